@@ -1,0 +1,37 @@
+/// What is kept, recomputed and moved, and exactly when?
+///
+/// A Plan is one ordered list for one micro-batch. Its order *is* the schedule: a recompute happens where it stands.
+/// Regions, selective sets, rotor sequences and planners' matrices all compile to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tidemark {
+
+/// forward and recompute run ops; `loss` runs what follows the last block (chains: the loss); drop lets saved tensors
+/// go; discard_input and discard_saved are rotor's Dx and Dxbar.
+enum class Action : std::uint8_t { forward, recompute, loss, backward, drop, discard_input, discard_saved, copy_out, copy_in };
+
+/// What a forward or recompute leaves for backward: nothing (its input may go too: Fn), its input (Fc), or all it
+/// saves (Fe).
+enum class Keep : std::uint8_t { none, input, all };
+
+struct PlanStep {
+  Action action = Action::forward;
+  std::int32_t layer = -1;          // index into Outline::layers; -1 for loss
+  std::vector<std::int32_t> ops;    // indices within the layer, ascending; empty means the whole layer
+  Keep keep = Keep::all;
+  std::int32_t region = -1;         // recompute steps of one region share a number; forward steps name the region they belong to
+  friend bool operator==(const PlanStep&, const PlanStep&) = default;
+};
+
+struct Plan {
+  std::vector<PlanStep> steps;
+  bool hold_boundaries = false;     // a used boundary counts to the end of the step, as the textbook formula has it
+  std::vector<std::string> warnings;  // "interval 50 is above the 36 layers: one segment"
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+}  // namespace tidemark

@@ -1,0 +1,100 @@
+/// Which rule decides what to keep? A policy maps an Outline to a Plan without simulating.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tidemark/base/units.hpp"
+#include "tidemark/plan/plan.hpp"
+#include "tidemark/program/outline.hpp"
+
+namespace tidemark {
+
+/// When a region is recomputed (DESIGN: order is the product).
+enum class RecomputeSchedule : std::uint8_t { per_segment, just_in_time, up_front, on_grad_of };
+
+namespace policy {
+
+struct None {
+  friend bool operator==(const None&, const None&) = default;
+};
+/// Every block a segment.
+struct Full {
+  friend bool operator==(const Full&, const Full&) = default;
+};
+/// Chen et al. 2016: segments of `interval` blocks. checkpoint_last false: the last segment runs in full at once.
+struct Interval {
+  int interval = 1;
+  bool checkpoint_last = true;
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+/// interval = round(sqrt(L)).
+struct Sqrt {
+  bool checkpoint_last = true;
+  friend bool operator==(const Sqrt&, const Sqrt&) = default;
+};
+/// torch.utils.checkpoint_sequential: segments of n // segments, the last takes the rest and is not checkpointed.
+struct Sequential {
+  int segments = 1;
+  friend bool operator==(const Sequential&, const Sequential&) = default;
+};
+/// Megatron `block`: the first `layers` blocks, each its own segment.
+struct Block {
+  int layers = 0;
+  friend bool operator==(const Block&, const Block&) = default;
+};
+/// The whole model as one segment.
+struct Whole {
+  friend bool operator==(const Whole&, const Whole&) = default;
+};
+/// Op-level: recompute the ops that match, or everything but those that match `keep`. A pattern matches an op's kind,
+/// or a component of its name ("attention", "mlp", "softmax"). `layers` ranges count blocks, inclusive.
+struct Selective {
+  std::vector<std::string> recompute;
+  std::vector<std::string> keep;
+  std::vector<std::pair<int, int>> layers;  // empty: all
+  int every = 1;                            // every n-th of those blocks
+  friend bool operator==(const Selective&, const Selective&) = default;
+};
+/// The seed's should_recompute by layer type and bytes.
+struct Rule {
+  Bytes attention_threshold{100'000'000};
+  Bytes ffn_threshold{500'000'000};
+  double ffn_max_ratio = 0.1;
+  friend bool operator==(const Rule&, const Rule&) = default;
+};
+/// A rotor sequence: "Fc0 Fn1 Fe2 L B2 ..." with Dx3, Dxbar3.
+struct Sequence {
+  std::string sequence;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+/// A finished Plan, as read from a file.
+struct Given {
+  Plan plan;
+  friend bool operator==(const Given&, const Given&) = default;
+};
+
+}  // namespace policy
+
+using PolicyKind = std::variant<policy::None, policy::Full, policy::Interval, policy::Sqrt, policy::Sequential,
+                                policy::Block, policy::Whole, policy::Selective, policy::Rule, policy::Sequence,
+                                policy::Given>;
+
+struct Policy {
+  PolicyKind kind;
+  RecomputeSchedule schedule = RecomputeSchedule::per_segment;
+  std::string on_grad_of;           // with that schedule: an op's name within the layer
+  bool hold_boundaries = false;
+  std::vector<int> nested;          // intervals of regions inside each region, outermost first; empty: not nested
+  friend bool operator==(const Policy&, const Policy&) = default;
+};
+
+/// Throws InputError where the policy does not fit the model (an op pattern that matches nothing, layers out of
+/// range, a sequence that reads what is not there).
+Plan make_plan(const Policy& policy, const Outline& outline);
+
+}  // namespace tidemark

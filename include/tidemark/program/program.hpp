@@ -1,0 +1,151 @@
+/// What does the forward pass compute: which ops, in which order, on which tensors?
+///
+/// A Program is one micro-batch's forward pass, its loss included. Families (transformer, mlp) and the capture make
+/// Programs; `lower` turns one into a Step. A rank's view is a Program whose shapes are that rank's shards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tidemark/base/units.hpp"
+#include "tidemark/base/vocabulary.hpp"
+
+namespace tidemark {
+
+using TensorId = std::int32_t;
+using OpIndex = std::int32_t;
+using Shape = std::vector<std::int64_t>;
+
+/// Product of the extents; nothing past 2^63.
+std::optional<std::int64_t> element_count(const Shape& shape);
+/// Strides in elements of a dense row-major tensor.
+Shape contiguous_strides(const Shape& shape);
+
+/// A named view of a storage. Views own nothing: tensors with the same `storage` share its bytes.
+struct Tensor {
+  std::string name;
+  Shape shape;
+  Shape strides;  // in elements
+  DType dtype = DType::float32;
+  std::int32_t storage = -1;    // index into Program::storages
+  bool requires_grad = false;   // a gradient flows to it (leaf or not)
+  Category category = Category::activation;
+  std::int32_t layer = -1;      // index into Program::layers
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+};
+
+struct Storage {
+  Bytes bytes;
+  friend bool operator==(const Storage&, const Storage&) = default;
+};
+
+/// The ops the kernel rules know. Names are PyTorch's where it has one.
+enum class OpKind : std::uint8_t {
+  embedding,       // ids, weight -> out
+  linear,          // x, weight[, bias] -> out        (F.linear; 2-D view of x when x has more dimensions)
+  matmul,          // x, w -> out                     (x @ w, w is 2-D: aten::mm)
+  addmm,           // bias, x, w -> out
+  bmm,             // a, b -> out                     (batched; head-split operands may be strided)
+  add,             // x, y -> out                     (y may broadcast: bias)
+  mul,             // x, y -> out
+  scale,           // x -> out                        (x * number or x / number)
+  relu, gelu, silu, tanh,
+  swiglu,          // gate, up -> out                 (fused silu(gate) * up)
+  layer_norm,      // x, weight, bias -> out
+  rms_norm,        // x, weight -> out
+  softmax,         // x -> out                        (last dimension)
+  masked_fill,     // x, mask -> out
+  dropout,         // x -> out
+  rotary,          // x, cos, sin -> out
+  attention,       // q, k, v -> out                  (fused: flash or memory-efficient)
+  repeat_heads,    // k -> out                        (grouped heads expanded to all query heads)
+  cast,            // x -> out                        (another dtype)
+  view,            // x -> out                        (reshape, transpose, slice: an alias)
+  contiguous,      // x -> out                        (a copy in another layout)
+  split,           // x -> outs                       (aliases)
+  cat,
+  cross_entropy,   // logits, target -> loss          (log-softmax and nll)
+  mse_loss,        // x, target -> loss
+  sum,             // x -> scalar
+  custom,          // sizes given as data
+};
+
+/// Settings an op carries besides its tensors' shapes.
+struct Attributes {
+  double probability = 0;       // dropout
+  bool causal = false;          // attention
+  std::int64_t heads = 0;       // attention: query heads
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  bool in_place = false;        // the output is the input's storage
+  std::string implementation;   // "" the profile's; else a rule's name, e.g. "flash", "efficient"
+  // custom only
+  Bytes saved, forward_temporary, backward_temporary;
+  Flops forward_flops, backward_flops;
+  friend bool operator==(const Attributes&, const Attributes&) = default;
+};
+
+struct ProgramOp {
+  OpKind kind = OpKind::custom;
+  std::string name;             // full path: "layers.3.attention.softmax"; its components are what patterns match
+  std::int32_t layer = -1;
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  Attributes attributes;
+  /// Host variables that let go once this op has run (M3, E9): locals going out of scope, rebound names.
+  std::vector<TensorId> releases;
+  friend bool operator==(const ProgramOp&, const ProgramOp&) = default;
+};
+
+struct Layer {
+  std::string name;             // "embedding", "layers.3", "head", "loss"
+  std::string type;             // "block", "attention", "ffn", "other"
+  bool is_block = false;        // policies count and recompute blocks only
+  friend bool operator==(const Layer&, const Layer&) = default;
+};
+
+struct Program {
+  std::vector<Storage> storages;
+  std::vector<Tensor> tensors;
+  std::vector<Layer> layers;
+  std::vector<ProgramOp> ops;   // in forward order; ops of one layer are contiguous
+  std::vector<TensorId> parameters;  // in the order the optimizer visits them
+  std::vector<TensorId> inputs;      // batch inputs, targets, masks: live at the start
+  TensorId loss = -1;           // backward starts here
+  TensorId logits = -1;         // held through backward when the loop says so; -1 without
+  Flops model_flops;            // textbook forward + backward without recompute (MFU)
+  friend bool operator==(const Program&, const Program&) = default;
+};
+
+/// Elements of all parameters, each tied one once.
+std::int64_t parameter_count(const Program& program);
+
+/// Builds a Program with checked sizes. Every size error is an InputError that names the tensor or op.
+class ProgramBuilder {
+ public:
+  /// Opens the layer that following tensors and ops belong to.
+  std::int32_t begin_layer(std::string name, std::string type, bool is_block);
+  TensorId parameter(std::string name, Shape shape, DType dtype, bool requires_grad = true);
+  TensorId input(std::string name, Shape shape, DType dtype, bool requires_grad = false);
+  /// A new op with fresh contiguous outputs; an output requires a gradient when any input does.
+  TensorId op(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, DType dtype,
+              Attributes attributes = {});
+  /// An op whose output aliases `inputs[0]`'s storage with its own shape and strides.
+  TensorId alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
+                 Attributes attributes = {});
+  const Tensor& tensor(TensorId id) const { return program_.tensors[static_cast<std::size_t>(id)]; }
+  Program& program() { return program_; }
+  /// Host variables hold a tensor past its last use until the op `last` has run (a function's local, an argument).
+  void hold_until_now(TensorId id);
+  /// Fills `releases`: each tensor's variable lets go after its last reader, or where `hold_until_now` said.
+  Program finish(TensorId loss);
+
+ private:
+  std::int32_t new_storage(const std::string& name, const Shape& shape, DType dtype);
+  Program program_;
+  std::vector<OpIndex> held_until_;  // by tensor; -1 is "its last reader"
+};
+
+}  // namespace tidemark

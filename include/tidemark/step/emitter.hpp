@@ -1,0 +1,38 @@
+/// How is a Step written down without mistakes: storages by reference count, instructions in order?
+///
+/// The one place that makes StepStorages and Instructions. A storage is freed when its last hold lets go (M3).
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tidemark/step/step.hpp"
+
+namespace tidemark {
+
+class Emitter {
+ public:
+  explicit Emitter(Step& step) : step_(step) {}
+
+  /// A storage live before the first op. Its one hold belongs to the caller. Zero bytes makes no event.
+  StorageId initial(std::string_view name, Bytes bytes, Category category, std::int32_t layer);
+  /// Opens an op; instructions that follow are its script.
+  OpId begin_op(StepOp op, std::string_view name);
+  /// A fresh storage with one hold, which belongs to the caller.
+  StorageId alloc(std::string_view name, Bytes bytes, Category category, std::int32_t layer);
+  void hold(StorageId id) { ++holds_[id]; }
+  /// Lets one hold go; the last one frees, when `stream` has done what was issued to it.
+  void release(StorageId id, Stream stream = Stream::compute);
+  /// The open op's kernel; it reads or writes these storages.
+  void compute(const std::vector<StorageId>& touched);
+  std::int32_t holds(StorageId id) const { return holds_[id]; }
+  Step& step() { return step_; }
+
+ private:
+  StorageId new_storage(std::string_view name, Bytes bytes, Category category, std::int32_t layer);
+  Step& step_;
+  std::vector<std::int32_t> holds_;
+  OpId op_ = no_id;
+};
+
+}  // namespace tidemark

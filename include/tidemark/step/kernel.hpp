@@ -1,0 +1,100 @@
+/// What does one op, as implemented, do to memory: outputs, temporaries, what it saves, what its backward allocates?
+///
+/// A rule is a small typed function from an op to a Kernel; each stands beside its source. A profile is a table of
+/// rules in which single ones are overridden.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tidemark/base/units.hpp"
+#include "tidemark/base/vocabulary.hpp"
+#include "tidemark/program/program.hpp"
+
+namespace tidemark {
+
+/// A thing a script allocates or frees.
+struct Slot {
+  enum class Of : std::uint8_t { output, temp, grad } of = Of::output;
+  std::int32_t index = 0;  // output number, temp number, or number of the input whose gradient it is
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+
+/// One line of a script. `run` is the kernel itself: what comes before is at its start, what comes after at its end.
+struct Move {
+  enum class What : std::uint8_t { alloc, free, run } what = What::run;
+  Slot slot;
+  friend bool operator==(const Move&, const Move&) = default;
+};
+
+/// One tensor the autograd node holds until it has run.
+struct Saved {
+  enum class Of : std::uint8_t { input, output, temp } of = Of::input;
+  std::int32_t index = 0;
+  friend bool operator==(const Saved&, const Saved&) = default;
+};
+
+/// Buffers besides outputs: a statistic that is saved, a workspace that dies inside. Shared by both scripts, so a
+/// temp allocated in forward and listed in `saved` is there in backward.
+struct Temp {
+  std::string name;  // "logsumexp"
+  Bytes bytes;
+  Category category = Category::temporary;
+  friend bool operator==(const Temp&, const Temp&) = default;
+};
+
+/// The gradient of one input.
+struct GradientRule {
+  std::int32_t input = 0;
+  /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).
+  bool passes_through = false;
+  std::int32_t from_output = 0;  // whose gradient passes through
+  Bytes bytes;                   // of a fresh one
+  friend bool operator==(const GradientRule&, const GradientRule&) = default;
+};
+
+struct Cost {
+  std::int64_t matmul_flops = 0;  // 2 m n k
+  std::int64_t other_flops = 0;
+  Bytes moved;                    // read and written
+  friend bool operator==(const Cost&, const Cost&) = default;
+};
+
+struct Kernel {
+  std::vector<Temp> temps;
+  std::vector<Move> forward;
+  std::vector<Saved> saved;            // in the order the node releases them
+  std::vector<GradientRule> gradients; // in the order they are handed on; only inputs that need one
+  std::vector<Move> backward;          // allocs of gradients and temps, run, frees of temps
+  Cost forward_cost, backward_cost;
+  friend bool operator==(const Kernel&, const Kernel&) = default;
+};
+
+/// What a rule may look at.
+struct OpView {
+  const Program& program;
+  const ProgramOp& op;
+  const Tensor& input(std::size_t i) const;
+  const Tensor& output(std::size_t i) const;
+  std::size_t inputs() const { return op.inputs.size(); }
+  bool needs_gradient(std::size_t i) const { return i < inputs() && input(i).requires_grad; }
+};
+
+using KernelRule = Kernel (*)(const OpView&);
+
+/// The rules of a profile's `kernels` axis, by op kind. Throws InputError for an unknown name.
+class KernelSet {
+ public:
+  explicit KernelSet(const std::string& kernels);
+  Kernel kernel(const Program& program, const ProgramOp& op) const;
+
+ private:
+  std::vector<KernelRule> rules_;  // by OpKind
+};
+
+/// What policies see of a Program; saved bytes come from the kernel rules.
+struct Outline;
+Outline outline(const Program& program, const KernelSet& kernels);
+
+}  // namespace tidemark

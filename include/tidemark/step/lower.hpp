@@ -1,0 +1,22 @@
+/// How do a model and a Plan become one ordered list of instructions?
+#pragma once
+
+#include "tidemark/plan/plan.hpp"
+#include "tidemark/program/layer_graph.hpp"
+#include "tidemark/program/program.hpp"
+#include "tidemark/program/training.hpp"
+#include "tidemark/step/step.hpp"
+
+namespace tidemark {
+
+/// Runs the Plan on the Program under the profile's runtime: kernels' scripts, autograd, gradients, optimizer, all
+/// micro-batches and steps.
+Step lower(const Program& program, const Plan& plan, const Training& training);
+
+/// Published counting rules (ANCHORS section 2).
+enum class Convention : std::uint8_t { framework, rotor, revolve, checkmate, dtr };
+
+/// Chains and layer graphs, directly.
+Step lower(const LayerGraph& graph, const Plan& plan, Convention convention, int steps);
+
+}  // namespace tidemark

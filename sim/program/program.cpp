@@ -1,0 +1,124 @@
+#include "tidemark/program/program.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tidemark/base/errors.hpp"
+
+namespace tidemark {
+
+std::optional<std::int64_t> element_count(const Shape& shape) {
+  std::optional<std::int64_t> count = 1;
+  for (const std::int64_t extent : shape)
+    if (count) count = checked_product(*count, extent);
+  return count;
+}
+
+Shape contiguous_strides(const Shape& shape) {
+  Shape strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+  return strides;
+}
+
+std::int64_t parameter_count(const Program& program) {
+  std::int64_t count = 0;
+  std::vector<std::int32_t> seen;
+  for (const TensorId id : program.parameters) {
+    const Tensor& tensor = program.tensors[static_cast<std::size_t>(id)];
+    if (std::ranges::find(seen, tensor.storage) != seen.end()) continue;
+    seen.push_back(tensor.storage);
+    count += *element_count(tensor.shape);
+  }
+  return count;
+}
+
+std::int32_t ProgramBuilder::begin_layer(std::string name, std::string type, bool is_block) {
+  program_.layers.push_back({std::move(name), std::move(type), is_block});
+  return static_cast<std::int32_t>(program_.layers.size()) - 1;
+}
+
+std::int32_t ProgramBuilder::new_storage(const std::string& name, const Shape& shape, DType dtype) {
+  std::optional<std::int64_t> bytes = element_count(shape);
+  if (bytes) bytes = checked_product(*bytes, bytes_per_element(dtype));
+  if (!bytes) throw InputError("the size of '" + name + "' passes 2^63 bytes");
+  program_.storages.push_back({Bytes{*bytes}});
+  return static_cast<std::int32_t>(program_.storages.size()) - 1;
+}
+
+TensorId ProgramBuilder::parameter(std::string name, Shape shape, DType dtype, bool requires_grad) {
+  const std::int32_t storage = new_storage(name, shape, dtype);
+  Shape strides = contiguous_strides(shape);
+  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
+  program_.tensors.push_back({std::move(name), std::move(shape), std::move(strides), dtype, storage, requires_grad,
+                              Category::parameter, layer});
+  held_until_.push_back(-1);
+  const auto id = static_cast<TensorId>(program_.tensors.size()) - 1;
+  program_.parameters.push_back(id);
+  return id;
+}
+
+TensorId ProgramBuilder::input(std::string name, Shape shape, DType dtype, bool requires_grad) {
+  const std::int32_t storage = new_storage(name, shape, dtype);
+  Shape strides = contiguous_strides(shape);
+  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
+  program_.tensors.push_back(
+      {std::move(name), std::move(shape), std::move(strides), dtype, storage, requires_grad, Category::input, layer});
+  held_until_.push_back(-1);
+  const auto id = static_cast<TensorId>(program_.tensors.size()) - 1;
+  program_.inputs.push_back(id);
+  return id;
+}
+
+TensorId ProgramBuilder::op(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, DType dtype,
+                            Attributes attributes) {
+  const std::int32_t storage =
+      attributes.in_place ? tensor(inputs.at(0)).storage : new_storage(name, shape, dtype);
+  Shape strides = contiguous_strides(shape);
+  const bool requires_grad =
+      std::ranges::any_of(inputs, [&](TensorId id) { return tensor(id).requires_grad; });
+  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
+  program_.tensors.push_back(
+      {name, std::move(shape), std::move(strides), dtype, storage, requires_grad, Category::activation, layer});
+  held_until_.push_back(-1);
+  const auto out = static_cast<TensorId>(program_.tensors.size()) - 1;
+  program_.ops.push_back({kind, std::move(name), layer, std::move(inputs), {out}, std::move(attributes), {}});
+  return out;
+}
+
+TensorId ProgramBuilder::alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
+                               Attributes attributes) {
+  const Tensor& base = tensor(inputs.at(0));
+  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
+  program_.tensors.push_back({name, std::move(shape), std::move(strides), base.dtype, base.storage,
+                              base.requires_grad, base.category, layer});
+  held_until_.push_back(-1);
+  const auto out = static_cast<TensorId>(program_.tensors.size()) - 1;
+  program_.ops.push_back({kind, std::move(name), layer, std::move(inputs), {out}, std::move(attributes), {}});
+  return out;
+}
+
+void ProgramBuilder::hold_until_now(TensorId id) {
+  OpIndex& until = held_until_[static_cast<std::size_t>(id)];
+  until = std::max(until, static_cast<OpIndex>(program_.ops.size()) - 1);
+}
+
+Program ProgramBuilder::finish(TensorId loss) {
+  program_.loss = loss;
+  std::vector<OpIndex> last(held_until_);
+  for (std::size_t k = 0; k < program_.ops.size(); ++k) {
+    const auto index = static_cast<OpIndex>(k);
+    for (const TensorId id : program_.ops[k].outputs)
+      last[static_cast<std::size_t>(id)] = std::max(last[static_cast<std::size_t>(id)], index);
+    for (const TensorId id : program_.ops[k].inputs)
+      last[static_cast<std::size_t>(id)] = std::max(last[static_cast<std::size_t>(id)], index);
+  }
+  for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
+    const Category category = program_.tensors[t].category;
+    const bool stays = category == Category::parameter || category == Category::input;
+    if (!stays && last[t] >= 0 && static_cast<TensorId>(t) != loss)
+      program_.ops[static_cast<std::size_t>(last[t])].releases.push_back(static_cast<TensorId>(t));
+  }
+  return std::move(program_);
+}
+
+}  // namespace tidemark

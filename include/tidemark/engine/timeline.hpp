@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
 #include "tidemark/base/units.hpp"
+#include "tidemark/engine/allocator.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
 
-/// One alloc or free, 24 bytes. The running total after it is `live`.
+/// One alloc or free, 24 bytes. The running total after it, of the storage's rank, is `live`.
 struct MemoryEvent {
   Nanos time;
   Bytes live;
@@ -23,16 +25,18 @@ struct MemoryEvent {
   friend bool operator==(const MemoryEvent&, const MemoryEvent&) = default;
 };
 
+/// When an op's kernel ran (an op without one: when its script did). An op that never ran has start -1.
 struct OpSpan {
-  Nanos start, end;
+  Nanos start{-1}, end{-1};
   Bytes peak;   // live during the op at most: from its first instruction to its last
   Bytes after;  // live once its script has ended
   friend bool operator==(const OpSpan&, const OpSpan&) = default;
 };
 
-/// Allocator figures of an event, by event index; empty when only `live` ran.
+/// The allocator's figures after each event, by event index; empty when only `live` ran. They end with the last
+/// event before an out-of-memory: from there on only live bytes are known.
 struct AllocatorColumn {
-  std::vector<Bytes> allocated, reserved;
+  std::vector<Bytes> allocated, active, reserved, inactive_split;
   friend bool operator==(const AllocatorColumn&, const AllocatorColumn&) = default;
 };
 
@@ -40,9 +44,10 @@ struct Timeline {
   std::vector<MemoryEvent> events;  // initial allocs first, then in time order
   std::vector<OpSpan> ops;          // by op id
   Bytes peak;
-  std::size_t peak_event = 0;       // the first event that reaches the peak
-  Nanos end;                        // when the last stream falls idle
+  std::size_t peak_event = 0;  // the first event that reaches the peak
+  Nanos end;                   // when the last stream falls idle
   AllocatorColumn allocator;
+  std::optional<OutOfMemory> out_of_memory;  // the first, of any rank
   friend bool operator==(const Timeline&, const Timeline&) = default;
 };
 

@@ -26,6 +26,7 @@ struct StepStorage {
   std::int32_t layer = -1;      // index into Step::layers
   Category category = Category::activation;
   bool outlives_step = false;   // parameters, optimizer state, gradients under zero_grad zero: no leak
+  std::int16_t rank = 0;        // whose memory
   friend bool operator==(const StepStorage&, const StepStorage&) = default;
 };
 
@@ -74,6 +75,7 @@ struct Step {
   std::vector<Instruction> instructions;
   std::uint32_t events = 0;           // event ids are below this
   int steps = 1;
+  int ranks = 1;                      // each with its own host, streams and memory; events are shared
   std::int64_t parameters = 0;        // their number, 0 when the family does not know
   Flops model_flops;                  // textbook, one step
   std::vector<std::string> warnings;

@@ -40,9 +40,9 @@ struct StepOp {
   std::int16_t rank = 0;
   std::int32_t micro_batch = 0;
   bool has_time = false;           // `time` is given; else the device's duration of flops and bytes
-  bool matmul = true;              // flops are matrix products (2 m n k); else they go to `other_flops`
   Nanos time;
-  std::int64_t flops = 0;          // one op's fit in 63 bits; totals are kept in 128
+  std::int64_t flops = 0;          // matrix products, 2 m n k; one op's fit in 63 bits, totals are kept in 128
+  std::int64_t other_flops = 0;    // elementwise and reductions
   Bytes moved;
   std::uint32_t read_begin = 0, read_end = 0;  // storages the kernel reads or writes: Step::reads
   friend bool operator==(const StepOp&, const StepOp&) = default;

@@ -15,7 +15,8 @@ LEVELS = ("base", "formula", "program", "plan", "step", "engine", "report", "inp
 
 # Which files may include a library: a pattern of the include, and one of the files.
 ROOMS = (
-    ("Boost", r"boost/", r"sim/step/"),
+    ("Boost.Graph", r"boost/(?!multiprecision/)", r"sim/step/"),
+    ("Boost.Multiprecision", r"boost/multiprecision/", r"sim/formula/.*\.cpp"),
     ("fmt", r"fmt/", r"(sim|tools)/.*\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"sim/(report|input)/.*\.cpp"),
     ("yaml-cpp", r"yaml-cpp/", r"sim/input/"),

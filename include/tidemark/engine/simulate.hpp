@@ -26,7 +26,7 @@ Timeline simulate(const Step& step, const Device& device, Allocator& allocator);
 
 struct Peak {
   Bytes bytes;
-  std::size_t instruction = 0;  // index into Step::instructions of the alloc that reaches it
+  std::size_t instruction = 0;  // index into Step::instructions of the alloc that reaches it; 0: the initial storages
   friend bool operator==(const Peak&, const Peak&) = default;
 };
 /// Only the peak of live bytes of a Step whose frees are all on the compute stream: one scan, no timeline.

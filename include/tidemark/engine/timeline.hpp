@@ -25,9 +25,10 @@ struct MemoryEvent {
   friend bool operator==(const MemoryEvent&, const MemoryEvent&) = default;
 };
 
-/// When an op's kernel ran (an op without one: when its script did). An op that never ran has start -1.
+/// When an op's kernel ran (an op without one: when its script did).
 struct OpSpan {
-  Nanos start{-1}, end{-1};
+  static constexpr Nanos never_ran{-1};
+  Nanos start = never_ran, end = never_ran;
   Bytes peak;   // live during the op at most: from its first instruction to its last
   Bytes after;  // live once its script has ended
   friend bool operator==(const OpSpan&, const OpSpan&) = default;

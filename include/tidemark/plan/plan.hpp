@@ -27,8 +27,17 @@ struct PlanStep {
   friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
 
+/// How a framework carries a region out (torch.utils.checkpoint's arguments). `direct`: exactly as the plan stands.
+struct Checkpointing {
+  enum class Kind : std::uint8_t { direct, reentrant, nonreentrant } kind = Kind::direct;
+  bool early_stop = true;           // nonreentrant of PyTorch 2: recomputation ends at the last tensor that is needed
+  bool preserve_rng = true;         // a copy of the generator's state a region, and one while it is recomputed
+  friend bool operator==(const Checkpointing&, const Checkpointing&) = default;
+};
+
 struct Plan {
   std::vector<PlanStep> steps;
+  Checkpointing checkpointing;
   bool hold_boundaries = false;     // a used boundary counts to the end of the step, as the textbook formula has it
   std::vector<std::string> warnings;  // "interval 50 is above the 36 layers: one segment"
   friend bool operator==(const Plan&, const Plan&) = default;

@@ -89,6 +89,7 @@ struct Policy {
   RecomputeSchedule schedule = RecomputeSchedule::per_segment;
   std::string on_grad_of;           // with that schedule: an op's name within the layer
   bool hold_boundaries = false;
+  Checkpointing checkpointing;      // how the framework carries it out; copied to the Plan
   std::vector<int> nested;          // intervals of regions inside each region, outermost first; empty: not nested
   friend bool operator==(const Policy&, const Policy&) = default;
 };

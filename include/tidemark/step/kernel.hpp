@@ -46,11 +46,20 @@ struct Temp {
 
 /// The gradient of one input.
 struct GradientRule {
+  /// How the strides of what is handed on come about; they decide later copies (E10).
+  enum class Layout : std::uint8_t {
+    contiguous,  // fresh, row-major
+    like_input,  // fresh, in the input's order of dimensions (pointwise ops, products with a transposed operand)
+    reshape,     // passes through: a view when the dimensions merge, else one copy
+    transpose,   // passes through: a view with two dimensions exchanged (Attributes::dims)
+    expand,      // passes through: stride 0 in every dimension (sum)
+  };
   std::int32_t input = 0;
   /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).
   bool passes_through = false;
   std::int32_t from_output = 0;  // whose gradient passes through
   Bytes bytes;                   // of a fresh one
+  Layout layout = Layout::contiguous;
   friend bool operator==(const GradientRule&, const GradientRule&) = default;
 };
 
@@ -63,6 +72,7 @@ struct Cost {
 
 struct Kernel {
   std::vector<Temp> temps;
+  std::vector<Bytes> output_bytes;     // of the outputs' storages where they are not the tensors' own sizes; else empty
   std::vector<Move> forward;
   std::vector<Saved> saved;            // in the order the node releases them
   std::vector<GradientRule> gradients; // in the order they are handed on; only inputs that need one

@@ -45,56 +45,72 @@ std::int32_t ProgramBuilder::new_storage(const std::string& name, const Shape& s
   return static_cast<std::int32_t>(program_.storages.size()) - 1;
 }
 
+TensorId ProgramBuilder::new_tensor(std::string name, Shape shape, Shape strides, DType dtype, std::int32_t storage,
+                                    bool requires_grad, Category category) {
+  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
+  program_.tensors.push_back(
+      {std::move(name), std::move(shape), std::move(strides), dtype, storage, requires_grad, category, layer});
+  held_until_.push_back(-1);
+  return static_cast<TensorId>(program_.tensors.size()) - 1;
+}
+
 TensorId ProgramBuilder::parameter(std::string name, Shape shape, DType dtype, bool requires_grad) {
   const std::int32_t storage = new_storage(name, shape, dtype);
   Shape strides = contiguous_strides(shape);
-  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
-  program_.tensors.push_back({std::move(name), std::move(shape), std::move(strides), dtype, storage, requires_grad,
-                              Category::parameter, layer});
-  held_until_.push_back(-1);
-  const auto id = static_cast<TensorId>(program_.tensors.size()) - 1;
-  program_.parameters.push_back(id);
-  return id;
+  program_.parameters.push_back(new_tensor(std::move(name), std::move(shape), std::move(strides), dtype, storage,
+                                           requires_grad, Category::parameter));
+  return program_.parameters.back();
 }
 
 TensorId ProgramBuilder::input(std::string name, Shape shape, DType dtype, bool requires_grad) {
   const std::int32_t storage = new_storage(name, shape, dtype);
   Shape strides = contiguous_strides(shape);
+  program_.inputs.push_back(new_tensor(std::move(name), std::move(shape), std::move(strides), dtype, storage,
+                                       requires_grad, Category::input));
+  return program_.inputs.back();
+}
+
+void ProgramBuilder::push_op(OpKind kind, std::string name, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+                             Attributes attributes) {
   const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
-  program_.tensors.push_back(
-      {std::move(name), std::move(shape), std::move(strides), dtype, storage, requires_grad, Category::input, layer});
-  held_until_.push_back(-1);
-  const auto id = static_cast<TensorId>(program_.tensors.size()) - 1;
-  program_.inputs.push_back(id);
-  return id;
+  program_.ops.push_back(
+      {kind, std::move(name), layer, std::move(inputs), std::move(outputs), std::move(attributes), {}});
 }
 
 TensorId ProgramBuilder::op(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, DType dtype,
                             Attributes attributes) {
-  const std::int32_t storage =
-      attributes.in_place ? tensor(inputs.at(0)).storage : new_storage(name, shape, dtype);
   Shape strides = contiguous_strides(shape);
-  const bool requires_grad =
-      std::ranges::any_of(inputs, [&](TensorId id) { return tensor(id).requires_grad; });
-  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
-  program_.tensors.push_back(
-      {name, std::move(shape), std::move(strides), dtype, storage, requires_grad, Category::activation, layer});
-  held_until_.push_back(-1);
-  const auto out = static_cast<TensorId>(program_.tensors.size()) - 1;
-  program_.ops.push_back({kind, std::move(name), layer, std::move(inputs), {out}, std::move(attributes), {}});
+  return op_strided(kind, std::move(name), std::move(inputs), std::move(shape), std::move(strides), dtype,
+                    std::move(attributes));
+}
+
+TensorId ProgramBuilder::op_strided(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape,
+                                    Shape strides, DType dtype, Attributes attributes) {
+  const std::int32_t storage = attributes.in_place ? tensor(inputs.at(0)).storage : new_storage(name, shape, dtype);
+  const bool requires_grad = std::ranges::any_of(inputs, [&](TensorId id) { return tensor(id).requires_grad; });
+  const TensorId out =
+      new_tensor(name, std::move(shape), std::move(strides), dtype, storage, requires_grad, Category::activation);
+  push_op(kind, std::move(name), std::move(inputs), {out}, std::move(attributes));
   return out;
 }
 
 TensorId ProgramBuilder::alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
                                Attributes attributes) {
-  const Tensor& base = tensor(inputs.at(0));
-  const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
-  program_.tensors.push_back({name, std::move(shape), std::move(strides), base.dtype, base.storage,
-                              base.requires_grad, base.category, layer});
-  held_until_.push_back(-1);
-  const auto out = static_cast<TensorId>(program_.tensors.size()) - 1;
-  program_.ops.push_back({kind, std::move(name), layer, std::move(inputs), {out}, std::move(attributes), {}});
+  const Tensor base = tensor(inputs.at(0));
+  const TensorId out = new_tensor(name, std::move(shape), std::move(strides), base.dtype, base.storage,
+                                  base.requires_grad, base.category);
+  push_op(kind, std::move(name), std::move(inputs), {out}, std::move(attributes));
   return out;
+}
+
+std::vector<TensorId> ProgramBuilder::split(std::string name, TensorId input, const std::vector<Part>& parts) {
+  const Tensor base = tensor(input);
+  std::vector<TensorId> outs;
+  for (const Part& part : parts)
+    outs.push_back(
+        new_tensor(part.name, part.shape, part.strides, base.dtype, base.storage, base.requires_grad, base.category));
+  push_op(OpKind::split, std::move(name), {input}, outs, {});
+  return outs;
 }
 
 void ProgramBuilder::hold_until_now(TensorId id) {

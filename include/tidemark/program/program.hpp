@@ -4,9 +4,11 @@
 /// Programs; `lower` turns one into a Step. A rank's view is a Program whose shapes are that rank's shards.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tidemark/base/units.hpp"
@@ -29,10 +31,10 @@ struct Tensor {
   Shape shape;
   Shape strides;  // in elements
   DType dtype = DType::float32;
-  std::int32_t storage = -1;    // index into Program::storages
-  bool requires_grad = false;   // a gradient flows to it (leaf or not)
+  std::int32_t storage = -1;   // index into Program::storages
+  bool requires_grad = false;  // a gradient flows to it (leaf or not)
   Category category = Category::activation;
-  std::int32_t layer = -1;      // index into Program::layers
+  std::int32_t layer = -1;  // index into Program::layers
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
@@ -41,46 +43,97 @@ struct Storage {
   friend bool operator==(const Storage&, const Storage&) = default;
 };
 
-/// The ops the kernel rules know. Names are PyTorch's where it has one.
+/// The ops the kernel rules know. Names are PyTorch's where it has one; `op_kind_names` spells them.
 enum class OpKind : std::uint8_t {
-  embedding,       // ids, weight -> out
-  linear,          // x, weight[, bias] -> out        (F.linear; 2-D view of x when x has more dimensions)
-  matmul,          // x, w -> out                     (x @ w, w is 2-D: aten::mm)
-  addmm,           // bias, x, w -> out
-  bmm,             // a, b -> out                     (batched; head-split operands may be strided)
-  add,             // x, y -> out                     (y may broadcast: bias)
-  mul,             // x, y -> out
-  scale,           // x -> out                        (x * number or x / number)
-  relu, gelu, silu, tanh,
-  swiglu,          // gate, up -> out                 (fused silu(gate) * up)
-  layer_norm,      // x, weight, bias -> out
-  rms_norm,        // x, weight -> out
-  softmax,         // x -> out                        (last dimension)
-  masked_fill,     // x, mask -> out
-  dropout,         // x -> out
-  rotary,          // x, cos, sin -> out
-  attention,       // q, k, v -> out                  (fused: flash or memory-efficient)
-  repeat_heads,    // k -> out                        (grouped heads expanded to all query heads)
-  cast,            // x -> out                        (another dtype)
-  view,            // x -> out                        (reshape, transpose, slice: an alias)
-  contiguous,      // x -> out                        (a copy in another layout)
-  split,           // x -> outs                       (aliases)
+  embedding,   // ids, weight -> out
+  linear,      // x, weight[, bias] -> out        (F.linear; 2-D view of x when x has more dimensions)
+  matmul,      // x, w -> out                     (x @ w, w is 2-D: aten::mm)
+  addmm,       // bias, x, w -> out
+  bmm,         // a, b -> out                     (batched; head-split operands may be strided)
+  add,         // x, y -> out                     (y may broadcast: bias)
+  mul,         // x, y -> out
+  scale,       // x -> out                        (x * number or x / number)
+  add_scalar,  // x -> out                        (x + number)
+  pow,         // x -> out                        (x ** number)
+  mean,        // x -> out                        (last dimension, kept as extent 1)
+  rsqrt,       // x -> out
+  relu,
+  gelu,
+  silu,
+  tanh,              // x[, bias] -> out        (with a bias: fused, gelu(x + bias))
+  swiglu,            // gate, up -> out                 (fused silu(gate) * up; or one tensor of both halves)
+  layer_norm,        // x, weight, bias -> out
+  rms_norm,          // x, weight -> out
+  softmax,           // x -> out                        (last dimension)
+  masked_fill,       // x, mask -> out
+  dropout,           // x -> out
+  bias_dropout_add,  // x, bias, residual -> out      (fused residual + dropout(x + bias))
+  rotary,            // x, cos, sin -> out
+  attention,     // q, k, v -> out                  (fused: flash or memory-efficient; [batch, heads, rows, head_dim])
+  repeat_heads,  // k -> out                        (grouped heads expanded to all query heads)
+  cast,          // x -> out                        (another dtype)
+  view,          // x -> out                        (reshape, transpose, slice: an alias)
+  contiguous,    // x -> out                        (a copy in another layout)
+  split,         // x -> outs                       (aliases)
   cat,
-  cross_entropy,   // logits, target -> loss          (log-softmax and nll)
-  mse_loss,        // x, target -> loss
-  sum,             // x -> scalar
-  custom,          // sizes given as data
+  log_softmax,           // x -> out                        (last dimension)
+  nll_loss,              // log-probabilities, target -> loss
+  cross_entropy,         // logits, target -> loss          (log_softmax and nll_loss as one kernel)
+  linear_cross_entropy,  // x, weight, target -> loss (the head too: no logits in memory)
+  mse_loss,              // x, target -> loss
+  sum,                   // x -> scalar
+  custom,                // sizes given as data
 };
+inline constexpr std::array<std::string_view, 38> op_kind_names = {"embedding",
+                                                                   "linear",
+                                                                   "matmul",
+                                                                   "addmm",
+                                                                   "bmm",
+                                                                   "add",
+                                                                   "mul",
+                                                                   "scale",
+                                                                   "add_scalar",
+                                                                   "pow",
+                                                                   "mean",
+                                                                   "rsqrt",
+                                                                   "relu",
+                                                                   "gelu",
+                                                                   "silu",
+                                                                   "tanh",
+                                                                   "swiglu",
+                                                                   "layer_norm",
+                                                                   "rms_norm",
+                                                                   "softmax",
+                                                                   "masked_fill",
+                                                                   "dropout",
+                                                                   "bias_dropout_add",
+                                                                   "rotary",
+                                                                   "attention",
+                                                                   "repeat_heads",
+                                                                   "cast",
+                                                                   "view",
+                                                                   "contiguous",
+                                                                   "split",
+                                                                   "cat",
+                                                                   "log_softmax",
+                                                                   "nll_loss",
+                                                                   "cross_entropy",
+                                                                   "linear_cross_entropy",
+                                                                   "mse_loss",
+                                                                   "sum",
+                                                                   "custom"};
+constexpr std::string_view to_string(OpKind kind) { return op_kind_names[static_cast<std::size_t>(kind)]; }
+static_assert(op_kind_names.size() == static_cast<std::size_t>(OpKind::custom) + 1);
 
 /// Settings an op carries besides its tensors' shapes.
 struct Attributes {
-  double probability = 0;       // dropout
-  bool causal = false;          // attention
-  std::int64_t heads = 0;       // attention: query heads
+  double probability = 0;  // dropout
+  bool causal = false;     // attention
+  std::int64_t heads = 0;  // attention: query heads
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  bool in_place = false;        // the output is the input's storage
-  std::string implementation;   // "" the profile's; else a rule's name, e.g. "flash", "efficient"
+  bool in_place = false;       // the output is the input's storage
+  std::string implementation;  // "" the profile's; else a rule's name, e.g. "flash", "efficient"
   // custom only
   Bytes saved, forward_temporary, backward_temporary;
   Flops forward_flops, backward_flops;
@@ -89,7 +142,7 @@ struct Attributes {
 
 struct ProgramOp {
   OpKind kind = OpKind::custom;
-  std::string name;             // full path: "layers.3.attention.softmax"; its components are what patterns match
+  std::string name;  // full path: "layers.3.attention.softmax"; its components are what patterns match
   std::int32_t layer = -1;
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
@@ -100,9 +153,9 @@ struct ProgramOp {
 };
 
 struct Layer {
-  std::string name;             // "embedding", "layers.3", "head", "loss"
-  std::string type;             // "block", "attention", "ffn", "other"
-  bool is_block = false;        // policies count and recompute blocks only
+  std::string name;       // "embedding", "layers.3", "head", "loss"
+  std::string type;       // "block", "attention", "ffn", "other"
+  bool is_block = false;  // policies count and recompute blocks only
   friend bool operator==(const Layer&, const Layer&) = default;
 };
 
@@ -110,12 +163,12 @@ struct Program {
   std::vector<Storage> storages;
   std::vector<Tensor> tensors;
   std::vector<Layer> layers;
-  std::vector<ProgramOp> ops;   // in forward order; ops of one layer are contiguous
+  std::vector<ProgramOp> ops;        // in forward order; ops of one layer are contiguous
   std::vector<TensorId> parameters;  // in the order the optimizer visits them
   std::vector<TensorId> inputs;      // batch inputs, targets, masks: live at the start
-  TensorId loss = -1;           // backward starts here
-  TensorId logits = -1;         // held through backward when the loop says so; -1 without
-  Flops model_flops;            // textbook forward + backward without recompute (MFU)
+  TensorId loss = -1;                // backward starts here
+  TensorId logits = -1;              // held through backward when the loop says so; -1 without
+  Flops model_flops;                 // textbook forward + backward without recompute (MFU)
   friend bool operator==(const Program&, const Program&) = default;
 };
 
@@ -132,9 +185,18 @@ class ProgramBuilder {
   /// A new op with fresh contiguous outputs; an output requires a gradient when any input does.
   TensorId op(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, DType dtype,
               Attributes attributes = {});
+  /// The same with an output laid out as `strides` say (dense, in another order of dimensions).
+  TensorId op_strided(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
+                      DType dtype, Attributes attributes = {});
   /// An op whose output aliases `inputs[0]`'s storage with its own shape and strides.
   TensorId alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
                  Attributes attributes = {});
+  /// An op with several outputs, each an alias of `input` (split, chunk).
+  struct Part {
+    std::string name;
+    Shape shape, strides;
+  };
+  std::vector<TensorId> split(std::string name, TensorId input, const std::vector<Part>& parts);
   const Tensor& tensor(TensorId id) const { return program_.tensors[static_cast<std::size_t>(id)]; }
   Program& program() { return program_; }
   /// Host variables hold a tensor past its last use until the op `last` has run (a function's local, an argument).
@@ -144,6 +206,10 @@ class ProgramBuilder {
 
  private:
   std::int32_t new_storage(const std::string& name, const Shape& shape, DType dtype);
+  TensorId new_tensor(std::string name, Shape shape, Shape strides, DType dtype, std::int32_t storage,
+                      bool requires_grad, Category category);
+  void push_op(OpKind kind, std::string name, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+               Attributes attributes);
   Program program_;
   std::vector<OpIndex> held_until_;  // by tensor; -1 is "its last reader"
 };

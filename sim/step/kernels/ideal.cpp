@@ -1,1 +1,361 @@
-// Not written yet.
+/// The least any implementation can do: outputs, what the mathematics of backward needs, gradients. No temporaries.
+///
+/// FLOPs besides products count each elementary operation of an element once, a transcendental function too.
+#include "draft.hpp"
+
+namespace tidemark::kernels {
+namespace {
+
+constexpr std::int64_t fp32 = 4;
+
+/// Rows of ids pick rows of the weight; the gradient is as large as the whole table.
+Kernel embedding(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().save_input(0);
+  k.backward().gradient(1).run();
+  return k.other_flops(0, elements(op.output(0))).finish();
+}
+
+/// x @ w (or x @ wT), plus a bias: dW = xT g, dX = g wT, db = sum of g over rows.
+Kernel product_with_weight(const OpView& op, std::size_t x, std::size_t w, std::size_t bias, bool transposed) {
+  const Tensor& weight = op.input(w);
+  const std::int64_t k_extent = weight.shape.at(transposed ? 1 : 0);
+  const std::int64_t n = weight.shape.at(transposed ? 0 : 1);
+  const std::int64_t m = rows(op.input(x));
+  const std::int64_t flops = matmul_flops(op, m, n, k_extent);
+  const std::int64_t products = (op.needs_gradient(x) ? 1 : 0) + (op.needs_gradient(w) ? 1 : 0);
+  const bool has_bias = bias < op.inputs();
+  Draft k(op);
+  k.outputs().run().save_input_for(x, w).save_input_for(w, x);
+  k.backward().gradient(w).gradient(x);
+  if (has_bias) k.gradient(bias);
+  k.run();
+  const std::int64_t additions = has_bias ? elements(op.output(0)) : 0;
+  return k.matmul_flops(flops, product(op, products, flops)).other_flops(additions, additions).finish();
+}
+
+Kernel linear(const OpView& op) { return product_with_weight(op, 0, 1, 2, true); }
+Kernel matmul(const OpView& op) { return product_with_weight(op, 0, 1, 9, false); }
+Kernel addmm(const OpView& op) { return product_with_weight(op, 1, 2, 0, false); }
+
+/// a @ b, one product a batch entry.
+Kernel bmm(const OpView& op) {
+  const std::int64_t batch_and_rows = rows(op.output(0));
+  const std::int64_t flops = matmul_flops(op, batch_and_rows, last_extent(op.output(0)), last_extent(op.input(0)));
+  const std::int64_t products = (op.needs_gradient(0) ? 1 : 0) + (op.needs_gradient(1) ? 1 : 0);
+  Draft k(op);
+  k.outputs().run().save_input_for(1, 0).save_input_for(0, 1);
+  k.backward().gradient(1).gradient(0).run();
+  return k.matmul_flops(flops, product(op, products, flops)).finish();
+}
+
+/// The same gradient goes to both; a broadcast operand gets it summed.
+Kernel add(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().backward();
+  std::int64_t reductions = 0;
+  for (std::size_t i = 0; i < op.inputs(); ++i) {
+    if (!op.needs_gradient(i)) continue;
+    if (elements(op.input(i)) == n) {
+      k.pass(i);
+    } else {
+      k.gradient(i);
+      ++reductions;
+    }
+  }
+  if (reductions > 0) k.run();
+  return k.other_flops(n, reductions * n).finish();
+}
+
+Kernel mul(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  const std::int64_t gradients = (op.needs_gradient(0) ? 1 : 0) + (op.needs_gradient(1) ? 1 : 0);
+  Draft k(op);
+  k.outputs().run().save_input_for(0, 1).save_input_for(1, 0);
+  k.backward().gradient(1).gradient(0).run();
+  return k.other_flops(n, gradients * n).finish();
+}
+
+enum class Keeps : std::uint8_t { nothing, input, output };
+
+/// An elementwise op, or a reduction over rows; a fused bias (input 1) is kept beside the input.
+Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std::int64_t backward_ops) {
+  const std::int64_t n = elements(op.input(0));
+  const bool has_bias = op.inputs() > 1;
+  Draft k(op);
+  k.outputs().run();
+  if (keeps == Keeps::input) k.save_input(0);
+  if (keeps == Keeps::input && has_bias) k.save_input(1);
+  if (keeps == Keeps::output) k.save_output(0);
+  k.backward().gradient(0);
+  if (has_bias) k.gradient(1);
+  k.run();
+  const std::int64_t bias_ops = has_bias ? 1 : 0;
+  return k.other_flops(product(op, forward_ops + bias_ops, n), product(op, backward_ops + bias_ops, n)).finish();
+}
+
+Kernel scale(const OpView& op) { return elementwise(op, Keeps::nothing, 1, 1); }
+Kernel pow(const OpView& op) { return elementwise(op, Keeps::input, 1, 3); }
+Kernel mean(const OpView& op) { return elementwise(op, Keeps::nothing, 1, 1); }
+Kernel rsqrt(const OpView& op) { return elementwise(op, Keeps::output, 2, 3); }
+Kernel relu(const OpView& op) { return elementwise(op, Keeps::output, 1, 1); }
+Kernel tanh(const OpView& op) { return elementwise(op, Keeps::output, 1, 3); }
+Kernel gelu(const OpView& op) { return elementwise(op, Keeps::input, 5, 9); }      // x / 2 * (1 + erf(x / sqrt 2))
+Kernel silu(const OpView& op) { return elementwise(op, Keeps::input, 5, 8); }      // x / (1 + exp(-x))
+Kernel softmax(const OpView& op) { return elementwise(op, Keeps::output, 5, 4); }  // max, -, exp, sum, /
+Kernel log_softmax(const OpView& op) { return elementwise(op, Keeps::output, 6, 4); }
+Kernel cast(const OpView& op) { return elementwise(op, Keeps::nothing, 0, 0); }
+Kernel repeat_heads(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().backward().gradient(0).run();
+  return k.other_flops(0, elements(op.output(0))).finish();
+}
+
+Kernel add_scalar(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().backward().pass(0);
+  return k.other_flops(elements(op.output(0)), 0).finish();
+}
+
+/// silu(gate) * up. One input holds both halves when a single projection made them.
+Kernel swiglu(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run();
+  for (std::size_t i = 0; i < op.inputs(); ++i) k.save_input(i);
+  k.backward();
+  for (std::size_t i = 0; i < op.inputs(); ++i) k.gradient(i);
+  k.run();
+  return k.other_flops(product(op, 6, n), product(op, 10, n)).finish();
+}
+
+/// Input and, per row, mean and 1/deviation in fp32.
+Kernel layer_norm(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t mean = k.temp("mean", fp32 * rows(op.input(0)));
+  const std::int32_t rstd = k.temp("rstd", fp32 * rows(op.input(0)));
+  k.run().save_input(0).save_input_for(1, 0).save_temp(mean).save_temp(rstd);
+  k.backward().gradient(0).gradient(1).gradient(2).run();
+  return k.other_flops(product(op, 8, n), product(op, 14, n)).finish();
+}
+
+/// Input and, per row, 1/root-mean-square in fp32.
+Kernel rms_norm(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t rstd = k.temp("rstd", fp32 * rows(op.input(0)));
+  k.run().save_input(0).save_input_for(1, 0).save_temp(rstd);
+  k.backward().gradient(0).gradient(1).run();
+  return k.other_flops(product(op, 4, n), product(op, 9, n)).finish();
+}
+
+Kernel masked_fill(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().save_input(1);
+  k.backward().gradient(0).run();
+  return k.other_flops(elements(op.output(0)), elements(op.output(0))).finish();
+}
+
+/// A mask of one byte an element.
+Kernel dropout(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t mask = k.temp("mask", n);
+  k.run().save_temp(mask);
+  k.backward().gradient(0).run();
+  return k.other_flops(product(op, 2, n), product(op, 2, n)).finish();
+}
+
+/// residual + dropout(x + bias): only the mask is kept, and the residual's gradient is the incoming one.
+Kernel bias_dropout_add(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  const bool drops = op.op.attributes.probability > 0;
+  Draft k(op);
+  k.outputs();
+  if (drops) {
+    const std::int32_t mask = k.temp("mask", n);
+    k.save_temp(mask);
+  }
+  k.run().backward();
+  if (drops)
+    k.gradient(0);
+  else
+    k.pass(0);
+  k.gradient(1).run().pass(2);
+  return k.other_flops(product(op, drops ? 4 : 2, n), product(op, drops ? 3 : 1, n)).finish();
+}
+
+/// The tables are inputs; the rotation's backward is the rotation the other way.
+Kernel rotary(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().save_input(1).save_input(2);
+  k.backward().gradient(0).run();
+  return k.other_flops(product(op, 3, n), product(op, 3, n)).finish();
+}
+
+/// Dao et al. 2022: keeps q, k, v, the output and one fp32 logsumexp a row instead of the scores. Forward has the two
+/// products of attention, backward five (the scores again, dV, dP, dQ, dK). Causal kernels skip what lies above the
+/// diagonal, counted as half of the square (flash-attention's own benchmark does the same).
+Kernel attention(const OpView& op) {
+  const Tensor& q = op.input(0);
+  const std::int64_t keys = op.input(1).shape.at(2);
+  const std::int64_t full = matmul_flops(op, rows(q), keys, last_extent(q));
+  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  Draft k(op);
+  k.outputs();
+  const std::int32_t logsumexp = k.temp("logsumexp", fp32 * rows(q));
+  k.run().save_input(0).save_input(1).save_input(2).save_temp(logsumexp).save_output(0);
+  k.backward().gradient(0).gradient(1).gradient(2).run();
+  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+}
+
+/// An alias. The gradient of a part (fewer elements) is a full-size tensor that is zero elsewhere.
+Kernel view(const OpView& op) {
+  Draft k(op);
+  k.backward();
+  if (elements(op.output(0)) == elements(op.input(0))) return k.pass(0).finish();
+  return k.gradient(0).run().finish();
+}
+
+Kernel contiguous(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().backward().pass(0);
+  return k.finish();
+}
+
+/// Aliases; the parts' gradients are put together again.
+Kernel split(const OpView& op) {
+  Draft k(op);
+  return k.backward().gradient(0).run().finish();
+}
+
+/// Each input's gradient is a view of the incoming one.
+Kernel cat(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().backward();
+  for (std::size_t i = 0; i < op.inputs(); ++i) k.pass(i);
+  return k.finish();
+}
+
+/// Keeps the log-probabilities and the targets.
+Kernel nll_loss(const OpView& op) {
+  Draft k(op);
+  k.outputs();
+  k.run().save_input(0).save_input(1);
+  k.backward().gradient(0).run();
+  return k.other_flops(rows(op.input(0)), rows(op.input(0))).finish();
+}
+
+/// As one kernel: logits and one fp32 logsumexp a row.
+Kernel cross_entropy(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t logsumexp = k.temp("logsumexp", fp32 * rows(op.input(0)));
+  k.run().save_input(0).save_input(1).save_temp(logsumexp);
+  k.backward().gradient(0).run();
+  return k.other_flops(product(op, 5, n), product(op, 3, n)).finish();
+}
+
+/// Head and loss as one kernel (Wijmans et al. 2024, cut cross-entropy): logits exist tile by tile; backward makes them
+/// again.
+Kernel linear_cross_entropy(const OpView& op) {
+  const Tensor& weight = op.input(1);
+  const std::int64_t m = rows(op.input(0));
+  const std::int64_t flops = matmul_flops(op, m, weight.shape.at(0), weight.shape.at(1));
+  const std::int64_t products = 1 + (op.needs_gradient(0) ? 1 : 0) + (op.needs_gradient(1) ? 1 : 0);
+  const std::int64_t logits = product(op, m, weight.shape.at(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t logsumexp = k.temp("logsumexp", product(op, fp32, m));
+  k.run().save_input(0).save_input(1).save_input(2).save_temp(logsumexp);
+  k.backward().gradient(0).gradient(1).run();
+  return k.matmul_flops(flops, product(op, products, flops))
+      .other_flops(product(op, 5, logits), product(op, 3, logits))
+      .finish();
+}
+
+Kernel mse_loss(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs().run().save_input(0).save_input(1);
+  k.backward().gradient(0).gradient(1).run();
+  return k.other_flops(product(op, 3, n), product(op, 2, n)).finish();
+}
+
+/// The gradient is the incoming scalar seen as a tensor of stride 0.
+Kernel sum(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().backward().pass(0);
+  return k.other_flops(elements(op.input(0)), 0).finish();
+}
+
+/// Sizes as the scenario gives them.
+Kernel custom(const OpView& op) {
+  const Attributes& given = op.op.attributes;
+  Draft k(op);
+  k.outputs();
+  if (given.saved.count > 0) k.save_temp(k.temp("saved", given.saved.count));
+  if (given.forward_temporary.count > 0) k.temp("temporary", given.forward_temporary.count);
+  k.run().backward();
+  for (std::size_t i = 0; i < op.inputs(); ++i) k.gradient(i);
+  if (given.backward_temporary.count > 0) k.temp("temporary", given.backward_temporary.count);
+  k.run();
+  return k.matmul_flops(fits(op, given.forward_flops), fits(op, given.backward_flops)).finish();
+}
+
+}  // namespace
+
+RuleTable ideal_rules() {
+  RuleTable rules{};
+  const std::pair<OpKind, KernelRule> rows_of_table[] = {
+      {OpKind::embedding, embedding},
+      {OpKind::linear, linear},
+      {OpKind::matmul, matmul},
+      {OpKind::addmm, addmm},
+      {OpKind::bmm, bmm},
+      {OpKind::add, add},
+      {OpKind::mul, mul},
+      {OpKind::scale, scale},
+      {OpKind::add_scalar, add_scalar},
+      {OpKind::pow, pow},
+      {OpKind::mean, mean},
+      {OpKind::rsqrt, rsqrt},
+      {OpKind::relu, relu},
+      {OpKind::gelu, gelu},
+      {OpKind::silu, silu},
+      {OpKind::tanh, tanh},
+      {OpKind::swiglu, swiglu},
+      {OpKind::layer_norm, layer_norm},
+      {OpKind::rms_norm, rms_norm},
+      {OpKind::softmax, softmax},
+      {OpKind::masked_fill, masked_fill},
+      {OpKind::dropout, dropout},
+      {OpKind::bias_dropout_add, bias_dropout_add},
+      {OpKind::rotary, rotary},
+      {OpKind::attention, attention},
+      {OpKind::repeat_heads, repeat_heads},
+      {OpKind::cast, cast},
+      {OpKind::view, view},
+      {OpKind::contiguous, contiguous},
+      {OpKind::split, split},
+      {OpKind::cat, cat},
+      {OpKind::log_softmax, log_softmax},
+      {OpKind::nll_loss, nll_loss},
+      {OpKind::cross_entropy, cross_entropy},
+      {OpKind::linear_cross_entropy, linear_cross_entropy},
+      {OpKind::mse_loss, mse_loss},
+      {OpKind::sum, sum},
+      {OpKind::custom, custom},
+  };
+  for (const auto& [kind, function] : rows_of_table) rule(rules, kind) = function;
+  return rules;
+}
+
+}  // namespace tidemark::kernels

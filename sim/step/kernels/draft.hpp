@@ -1,0 +1,78 @@
+/// How does a rule write its Kernel: line by line, in the order things happen?
+///
+/// A draft opens on the forward script; `backward()` opens the backward one. Gradients that nobody needs are left out,
+/// so a rule names all of them and reads like the row it comes from.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tidemark/step/kernel.hpp"
+
+namespace tidemark::kernels {
+
+class Draft {
+ public:
+  explicit Draft(const OpView& op) : op_(op) {}
+
+  /// Allocates every output that is not an alias of an input's storage.
+  Draft& outputs();
+  /// A buffer allocated here. Freed by `free_temp`, or saved; its number is the return value.
+  std::int32_t temp(std::string name, std::int64_t bytes, Category category = Category::temporary);
+  Draft& free_temp(std::int32_t number);
+  /// The kernel itself.
+  Draft& run();
+
+  Draft& save_input(std::size_t i);
+  /// Saves input i if input j needs a gradient: what a product keeps.
+  Draft& save_input_for(std::size_t i, std::size_t j);
+  Draft& save_output(std::size_t i = 0);
+  Draft& save_temp(std::int32_t number);
+
+  Draft& backward();
+  /// A fresh gradient of input i in the input's shape and dtype.
+  Draft& gradient(std::size_t i);
+  /// The same with bytes of its own: an fp32 gradient of a bf16 tensor, say.
+  Draft& gradient_of_bytes(std::size_t i, std::int64_t bytes);
+  /// The incoming gradient, or a view of it, goes on to input i.
+  Draft& pass(std::size_t i, std::size_t from_output = 0);
+
+  Draft& matmul_flops(std::int64_t forward, std::int64_t backward);
+  Draft& other_flops(std::int64_t forward, std::int64_t backward);
+
+  /// The Kernel; without a gradient to make there is no node, so nothing is saved and backward is empty.
+  Kernel finish();
+
+ private:
+  std::vector<Move>& script() { return in_backward_ ? kernel_.backward : kernel_.forward; }
+  const OpView& op_;
+  Kernel kernel_;
+  bool in_backward_ = false;
+};
+
+/// a * b for bytes and FLOPs of an op; InputError naming the op past 2^63.
+std::int64_t product(const OpView& op, std::int64_t a, std::int64_t b);
+/// FLOPs given in 128 bits that must fit one op.
+std::int64_t fits(const OpView& op, Flops flops);
+/// 2 m n k.
+std::int64_t matmul_flops(const OpView& op, std::int64_t m, std::int64_t n, std::int64_t k);
+
+std::int64_t elements(const Tensor& tensor);
+std::int64_t bytes(const Tensor& tensor);
+std::int64_t last_extent(const Tensor& tensor);
+/// Elements over the last extent: how many rows a norm or softmax has.
+std::int64_t rows(const Tensor& tensor);
+
+/// A rule for every OpKind.
+using RuleTable = std::array<KernelRule, op_kind_names.size()>;
+inline KernelRule& rule(RuleTable& table, OpKind kind) { return table[static_cast<std::size_t>(kind)]; }
+
+/// The least any implementation can do: outputs, what the mathematics of backward needs, gradients; no temporaries.
+RuleTable ideal_rules();
+/// PyTorch 2.6 on CUDA (sources, not measured).
+RuleTable cuda_rules();
+/// Transformer Engine and Megatron-LM's fused kernels on top of CUDA's.
+RuleTable transformer_engine_rules();
+
+}  // namespace tidemark::kernels

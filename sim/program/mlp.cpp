@@ -37,6 +37,9 @@ class MlpBuilder {
       if (value <= 0) throw InputError("mlp: '" + std::string(name) + "' must be positive");
     if (std::ranges::find(styles, spec_.style) == styles.end())
       throw InputError("mlp: unknown style '" + spec_.style + "'; known are matmul, addmm, linear, residual, inplace");
+    if (spec_.style == "inplace" && activation_ != OpKind::relu && activation_ != OpKind::tanh)
+      throw InputError("mlp: style 'inplace' overwrites what '" + spec_.activation +
+                       "' saves; only relu and tanh save their output");
     if (spec_.loss != "mse" && spec_.loss != "sum" && spec_.loss != "none")
       throw InputError("mlp: unknown loss '" + spec_.loss + "'; known are mse, sum, none");
   }

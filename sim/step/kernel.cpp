@@ -1,87 +1,13 @@
 #include "tidemark/step/kernel.hpp"
 
-#include <set>
-
-#include "kernels/draft.hpp"
-#include "tidemark/base/errors.hpp"
-#include "tidemark/program/outline.hpp"
-
 namespace tidemark {
 namespace {
 
-struct NamedRules {
-  std::string_view name;
-  kernels::RuleTable (*make)();
-};
-constexpr NamedRules kernel_sets[] = {
-    {"ideal", kernels::ideal_rules},
-    {"reference", kernels::ideal_rules},
-    {"cuda-sm80", kernels::cuda_rules},
-    {"cuda-sm90", kernels::cuda_rules},
-    {"transformer-engine", kernels::transformer_engine_rules},
-};
-
 const Tensor& at(const Program& program, TensorId id) { return program.tensors[static_cast<std::size_t>(id)]; }
-
-/// "attention.softmax" of layer "layers.3" and op "layers.3.attention.softmax".
-std::string within_layer(const std::string& layer, const std::string& op) {
-  return op.size() > layer.size() && op.starts_with(layer) && op[layer.size()] == '.' ? op.substr(layer.size() + 1)
-                                                                                      : op;
-}
 
 }  // namespace
 
 const Tensor& OpView::input(std::size_t i) const { return at(program, op.inputs.at(i)); }
 const Tensor& OpView::output(std::size_t i) const { return at(program, op.outputs.at(i)); }
-
-KernelSet::KernelSet(const std::string& kernels) {
-  std::string known;
-  for (const NamedRules& set : kernel_sets) {
-    if (set.name == kernels) {
-      const kernels::RuleTable table = set.make();
-      rules_.assign(table.begin(), table.end());
-      return;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(set.name);
-  }
-  throw InputError("unknown kernels '" + kernels + "'; known are " + known);
-}
-
-Kernel KernelSet::kernel(const Program& program, const ProgramOp& op) const {
-  return rules_[static_cast<std::size_t>(op.kind)]({program, op});
-}
-
-Outline outline(const Program& program, const KernelSet& kernels) {
-  Outline out;
-  for (const Layer& layer : program.layers) out.layers.push_back({layer.name, layer.type, layer.is_block, {}, {}});
-  // A storage that several nodes of a layer save is counted once; the batch and the parameters live anyway.
-  std::set<std::pair<std::int32_t, std::int32_t>> counted;
-  for (const ProgramOp& op : program.ops) {
-    const Kernel kernel = kernels.kernel(program, op);
-    OutlineLayer& layer = out.layers[static_cast<std::size_t>(op.layer)];
-    OutlineOp& row = layer.ops.emplace_back();
-    row.name = within_layer(layer.name, op.name);
-    row.kind = to_string(op.kind);
-    row.forward_flops = Flops{kernel.forward_cost.matmul_flops};
-    for (const Move& move : kernel.forward)
-      if (move.what == Move::What::alloc && move.slot.of == Slot::Of::output) {
-        const TensorId id = op.outputs[static_cast<std::size_t>(move.slot.index)];
-        row.output_bytes += program.storages[static_cast<std::size_t>(at(program, id).storage)].bytes;
-      }
-    out.step_flops += Flops{kernel.forward_cost.matmul_flops} + Flops{kernel.backward_cost.matmul_flops};
-    for (const Saved& saved : kernel.saved) {
-      const auto i = static_cast<std::size_t>(saved.index);
-      if (saved.of == Saved::Of::temp) {
-        layer.saved_bytes += kernel.temps[i].bytes;
-        continue;
-      }
-      const Tensor& tensor = at(program, saved.of == Saved::Of::input ? op.inputs[i] : op.outputs[i]);
-      if (tensor.category == Category::parameter || tensor.category == Category::input) continue;
-      if (counted.emplace(op.layer, tensor.storage).second)
-        layer.saved_bytes += program.storages[static_cast<std::size_t>(tensor.storage)].bytes;
-    }
-  }
-  return out;
-}
 
 }  // namespace tidemark

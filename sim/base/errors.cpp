@@ -32,7 +32,8 @@ std::string to_string(const SourceLoc& where) {
 
 InputError::InputError(SourceLoc where, const std::string& message)
     : std::runtime_error(where.file.empty() ? "error: " + message : to_string(where) + ": error: " + message),
-      where_(std::move(where)) {}
+      where_(std::move(where)),
+      message_(message) {}
 
 void check(bool condition, std::string_view what) {
   if (!condition) throw InternalError(std::string(what));

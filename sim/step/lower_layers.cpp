@@ -1,1 +1,274 @@
-// Not written yet.
+#include <limits>
+
+#include "tidemark/base/errors.hpp"
+#include "tidemark/step/emitter.hpp"
+#include "tidemark/step/layer_counts.hpp"
+#include "tidemark/step/layer_lookahead.hpp"
+#include "tidemark/step/layer_store.hpp"
+#include "tidemark/step/lower.hpp"
+
+namespace tidemark {
+namespace {
+
+/// Walks the plan once a step; each plan step writes one op: what it needs, what it makes, its kernel, what it lets go.
+class LayerWalk {
+ public:
+  LayerWalk(const LayerGraph& graph, const Plan& plan, Convention convention, Step& out)
+      : graph_(graph),
+        plan_(plan),
+        rotor_(convention == Convention::rotor),
+        counts_(count_layers(graph, convention)),
+        lookahead_(plan, counts_),
+        emit_(out),
+        store_(graph, counts_, emit_, plan.hold_boundaries) {}
+
+  void run(int steps);
+
+ private:
+  const LayerCost& cost(std::int32_t layer) const { return graph_.layers[static_cast<std::size_t>(layer)]; }
+  const std::vector<std::int32_t>& inputs(std::int32_t layer) const {
+    return counts_.inputs[static_cast<std::size_t>(layer)];
+  }
+  std::int32_t loss_holder() const { return counts_.layers(); }
+  bool is_part(const PlanStep& step) const;
+  Keep keep_of(const PlanStep& step) const;
+  std::vector<std::int32_t> holders_of(std::int32_t value) const;
+  std::string op_name(std::string_view kind, std::int32_t layer) const { return layer_op_name(graph_, kind, layer); }
+
+  void begin(const std::string& name, std::int32_t layer, Phase phase, Nanos time, Flops flops);
+  void compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes);
+  void plan_step(const PlanStep& step);
+  void forward(const PlanStep& step);
+  void attention_again(std::int32_t layer);
+  void loss();
+  void backward(std::int32_t layer);
+  void drop(const PlanStep& step);
+  void discard_input(std::int32_t layer);
+  void discard_saved(std::int32_t layer);
+  void check_backward_order(std::int32_t layer, const std::string& name) const;
+
+  const LayerGraph& graph_;
+  const Plan& plan_;
+  const bool rotor_;
+  const LayerCounts counts_;
+  const LayerLookahead lookahead_;
+  Emitter emit_;
+  LayerStore store_;
+  std::size_t position_ = 0;  // in the plan
+  std::int16_t step_ = 0;
+  bool step_has_ops_ = false;
+  bool loss_done_ = false;
+  std::vector<bool> backward_done_;  // by layer
+};
+
+void LayerWalk::run(int steps) {
+  Step& out = emit_.step();
+  out.steps = steps;
+  out.layers = counts_.names;
+  for (const LayerCost& layer : graph_.layers) out.model_flops += layer.forward_flops + layer.backward_flops;
+  store_.start_step(true);
+  for (int s = 0; s < steps; ++s) {
+    step_ = static_cast<std::int16_t>(s);
+    step_has_ops_ = loss_done_ = false;
+    backward_done_.assign(graph_.layers.size(), false);
+    for (position_ = 0; position_ < plan_.steps.size(); ++position_) {
+      try {
+        plan_step(plan_.steps[position_]);
+      } catch (const InputError& error) {
+        throw InputError("step " + std::to_string(position_ + 1) + " of the plan: " + error.message());
+      }
+    }
+    for (std::int32_t layer = 0; layer < counts_.layers(); ++layer)
+      if (!backward_done_[static_cast<std::size_t>(layer)])
+        throw InputError("the plan ends without " + op_name("B", layer) + "; expected each backward once");
+    store_.finish_step();
+  }
+  store_.finish();
+}
+
+void LayerWalk::plan_step(const PlanStep& step) {
+  const bool of_layer = step.layer >= 0 && step.layer < counts_.layers();
+  const bool last_boundary = graph_.is_chain && step.action == Action::discard_input && step.layer == counts_.layers();
+  if (!of_layer && !last_boundary && step.action != Action::loss)
+    throw InputError("there is no layer " + std::to_string(step.layer) + "; expected 0 to " +
+                     std::to_string(counts_.layers() - 1));
+  switch (step.action) {
+    case Action::forward:
+      return forward(step);
+    case Action::recompute:
+      return is_part(step) ? attention_again(step.layer) : forward(step);
+    case Action::loss:
+      return loss();
+    case Action::backward:
+      return backward(step.layer);
+    case Action::drop:
+      return drop(step);
+    case Action::discard_input:
+      return discard_input(step.layer);
+    case Action::discard_saved:
+      return discard_saved(step.layer);
+    case Action::copy_out:
+    case Action::copy_in:
+      break;
+  }
+  throw InputError("layers given by numbers have no copies to move; expected compute and drop steps");
+}
+
+/// Selective recomputation of attention costs its FLOPs; how many of a layer's bytes it frees is not given, so none.
+bool LayerWalk::is_part(const PlanStep& step) const {
+  if (step.ops.empty()) return false;
+  const LayerCost& layer = cost(step.layer);
+  return layer.attention_flops.count > 0 && layer.attention_flops < layer.forward_flops;
+}
+
+/// A layer whose one op is dropped right after its forward pass has never saved it.
+Keep LayerWalk::keep_of(const PlanStep& step) const {
+  if (step.keep != Keep::all || position_ + 1 == plan_.steps.size()) return step.keep;
+  const PlanStep& next = plan_.steps[position_ + 1];
+  const bool dropped = next.action == Action::drop && next.layer == step.layer && !is_part(next);
+  return dropped ? Keep::input : Keep::all;
+}
+
+/// Who holds a value made now. In a chain its one reader does, whatever follows: Fc and Fn say when it lets go. In a
+/// graph the readers that will come are found by looking ahead.
+std::vector<std::int32_t> LayerWalk::holders_of(std::int32_t value) const {
+  std::vector<std::int32_t> holders;
+  for (const std::int32_t reader : counts_.readers[static_cast<std::size_t>(value)])
+    if (graph_.is_chain || lookahead_.reads_again(reader, value, position_)) holders.push_back(reader);
+  if (counts_.is_sink(value) && (graph_.is_chain || lookahead_.loss_reads(value, position_)))
+    holders.push_back(loss_holder());
+  return holders;
+}
+
+void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, Nanos time, Flops flops) {
+  if (flops.count > std::numeric_limits<std::int64_t>::max())
+    throw InputError(name + " takes " + to_string(flops) + " FLOP; expected less than 2^63 in one op");
+  StepOp op;
+  op.layer = layer;
+  op.phase = phase;
+  op.step = step_;
+  op.has_time = counts_.has_times;
+  op.time = time;
+  op.flops = static_cast<std::int64_t>(flops.count);
+  emit_.begin_op(op, name);
+  if (!step_has_ops_ && step_ > 0) store_.start_step(false);
+  step_has_ops_ = true;
+}
+
+void LayerWalk::compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes) {
+  const StorageId id = emit_.alloc(workspace, bytes, Category::workspace, layer);
+  touched.push_back(id);
+  emit_.compute(touched);
+  emit_.release(id);
+}
+
+void LayerWalk::forward(const PlanStep& step) {
+  const std::int32_t layer = step.layer;
+  const Keep keep = keep_of(step);
+  const std::string name = op_name(keep == Keep::all ? "Fe" : keep == Keep::input ? "Fc" : "Fn", layer);
+  const Phase phase = step.action == Action::recompute ? Phase::recompute : Phase::forward;
+  begin(name, layer, phase, cost(layer).forward_time, cost(layer).forward_flops);
+
+  std::vector<StorageId> touched = {store_.parameters(layer)};
+  for (const std::int32_t value : inputs(layer)) touched.push_back(store_.read(value, name));
+  touched.push_back(keep == Keep::all ? store_.make_saved(layer, name)
+                                      : store_.make_plain(layer + 1, holders_of(layer + 1), name));
+  compute(std::move(touched), "workspace", layer, cost(layer).forward_workspace);
+
+  if (keep == Keep::none)
+    for (const std::int32_t value : inputs(layer)) {
+      if (rotor_ && !store_.has_plain(value))
+        store_.free_saved(value - 1);
+      else if (graph_.is_chain || !lookahead_.reads_again(layer, value, position_))
+        store_.let_go(layer, value, false);
+    }
+  store_.free_unheld(layer + 1);
+}
+
+void LayerWalk::attention_again(std::int32_t layer) {
+  const std::string name = op_name("Fa", layer);
+  const LayerCost& whole = cost(layer);
+  const Int128 work = Int128{whole.forward_time.count} * whole.attention_flops.count;
+  const Nanos time{static_cast<std::int64_t>((work + whole.forward_flops.count - 1) / whole.forward_flops.count)};
+  begin(name, layer, Phase::recompute, time, whole.attention_flops);
+  std::vector<StorageId> touched = {store_.parameters(layer), store_.read_saved(layer, name)};
+  for (const std::int32_t value : inputs(layer)) touched.push_back(store_.read(value, name));
+  compute(std::move(touched), "workspace", layer, whole.forward_workspace);
+}
+
+void LayerWalk::loss() {
+  if (loss_done_) throw InputError("L runs twice; expected one loss step");
+  loss_done_ = true;
+  const std::int32_t last = counts_.layers() - 1;
+  begin("L", last, Phase::loss, graph_.loss_time, {});
+  std::vector<StorageId> touched;
+  for (std::int32_t value = 1; value <= counts_.layers(); ++value)
+    if (counts_.is_sink(value)) {
+      touched.push_back(store_.read(value, "L"));
+      touched.push_back(store_.add_to_gradient(value));
+    }
+  compute(std::move(touched), "loss_workspace", last, graph_.loss_workspace);
+  for (std::int32_t value = 1; value <= counts_.layers(); ++value)
+    if (counts_.is_sink(value)) store_.let_go(loss_holder(), value, false);
+}
+
+void LayerWalk::check_backward_order(std::int32_t layer, const std::string& name) const {
+  const std::int32_t output = layer + 1;
+  if (backward_done_[static_cast<std::size_t>(layer)])
+    throw InputError(name + " runs twice; expected each backward once");
+  if (counts_.is_sink(output) && !loss_done_)
+    throw InputError(name + " needs the gradient of " + store_.value_label(output) + ", which L has not made yet");
+  for (const std::int32_t reader : counts_.readers[static_cast<std::size_t>(output)])
+    if (!backward_done_[static_cast<std::size_t>(reader)])
+      throw InputError(name + " needs the gradient of " + store_.value_label(output) + ", which " +
+                       op_name("B", reader) + " has not made yet");
+}
+
+void LayerWalk::backward(std::int32_t layer) {
+  const std::string name = op_name("B", layer);
+  check_backward_order(layer, name);
+  backward_done_[static_cast<std::size_t>(layer)] = true;
+  begin(name, layer, Phase::backward, cost(layer).backward_time, cost(layer).backward_flops);
+
+  std::vector<StorageId> touched = {store_.parameters(layer), store_.gradient(layer + 1),
+                                    store_.read_saved(layer, name)};
+  for (const std::int32_t value : inputs(layer)) touched.push_back(store_.read(value, name));
+  for (const std::int32_t value : inputs(layer)) touched.push_back(store_.add_to_gradient(value));
+  touched.push_back(store_.make_parameter_gradient(layer));
+  compute(std::move(touched), "workspace", layer, cost(layer).backward_workspace);
+
+  for (const std::int32_t value : inputs(layer)) store_.let_go(layer, value, true);
+  store_.free_gradient(layer + 1);
+  store_.free_saved(layer);
+}
+
+void LayerWalk::drop(const PlanStep& step) {
+  const bool never_saved = position_ > 0 && plan_.steps[position_ - 1].action == Action::forward &&
+                           plan_.steps[position_ - 1].layer == step.layer;
+  if (!is_part(step) && !never_saved) discard_saved(step.layer);
+}
+
+void LayerWalk::discard_input(std::int32_t layer) {
+  const bool last_boundary = layer == counts_.layers();
+  for (const std::int32_t value : last_boundary ? std::vector<std::int32_t>{layer} : inputs(layer)) {
+    if (!store_.has_plain(value)) throw InputError("there is no " + store_.value_label(value) + " to discard");
+    store_.let_go(last_boundary ? loss_holder() : layer, value, false);
+  }
+}
+
+void LayerWalk::discard_saved(std::int32_t layer) {
+  if (!store_.has_saved(layer))
+    throw InputError("there are no saved activations of " + layer_label(graph_, layer) + " to drop");
+  store_.free_saved(layer);
+}
+
+}  // namespace
+
+Step lower(const LayerGraph& graph, const Plan& plan, Convention convention, int steps) {
+  Step out;
+  out.warnings = plan.warnings;
+  LayerWalk(graph, plan, convention, out).run(steps);
+  return out;
+}
+
+}  // namespace tidemark

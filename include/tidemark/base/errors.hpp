@@ -26,9 +26,12 @@ class InputError : public std::runtime_error {
   InputError(SourceLoc where, const std::string& message);
   explicit InputError(const std::string& message) : InputError(SourceLoc{}, message) {}
   const SourceLoc& where() const { return where_; }
+  /// Without the place, for one who knows it better.
+  const std::string& message() const { return message_; }
 
  private:
   SourceLoc where_;
+  std::string message_;
 };
 
 /// The machine's failure: an output that cannot be written, a full disk.

@@ -66,17 +66,17 @@ struct GradientRule {
 struct Cost {
   std::int64_t matmul_flops = 0;  // 2 m n k
   std::int64_t other_flops = 0;
-  Bytes moved;                    // read and written
+  Bytes moved;  // read and written
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
 struct Kernel {
   std::vector<Temp> temps;
-  std::vector<Bytes> output_bytes;     // of the outputs' storages where they are not the tensors' own sizes; else empty
+  std::vector<Bytes> output_bytes;  // of the outputs' storages where they are not the tensors' own sizes; else empty
   std::vector<Move> forward;
-  std::vector<Saved> saved;            // in the order the node releases them
-  std::vector<GradientRule> gradients; // in the order they are handed on; only inputs that need one
-  std::vector<Move> backward;          // allocs of gradients and temps, run, frees of temps
+  std::vector<Saved> saved;             // in the order the node releases them
+  std::vector<GradientRule> gradients;  // in the order they are handed on; only inputs that need one
+  std::vector<Move> backward;           // allocs of gradients and temps, run, frees of temps
   Cost forward_cost, backward_cost;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

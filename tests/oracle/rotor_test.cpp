@@ -93,3 +93,18 @@ TEST_CASE("rotor: bytes during and after every op of the published sequences") {
   }
   CHECK(ops == 1285);
 }
+
+TEST_CASE("rotor: sequences with discards reach the optimum over all sequences within the limit") {
+  const auto chains = published_chains();
+  std::size_t discards = 0;
+  for (const Row& row : table(folder + "exact.csv")) {
+    const std::string name = row.at("chain") + " within " + row.at("limit") + ": " + row.at("sequence");
+    CAPTURE(name);
+    const Step step = lower(chains.at(row.at("chain")), test::sequence(row.at("sequence")), Convention::rotor, 1);
+    const Timeline timeline = simulate(step, Device{});
+    CHECK(to_string(timeline.end) == row.at("time"));
+    CHECK(timeline.peak <= Bytes{std::stoll(row.at("limit"))});
+    discards += row.at("sequence").find('D') != std::string::npos ? 1 : 0;
+  }
+  CHECK(discards == 66);
+}

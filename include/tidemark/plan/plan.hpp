@@ -11,7 +11,8 @@
 namespace tidemark {
 
 /// forward and recompute run ops; `loss` runs what follows the last block (chains: the loss); drop lets saved tensors
-/// go; discard_input and discard_saved are rotor's Dx and Dxbar.
+/// go; discard_input lets the layer's input go (rotor's Dx3, on layer 3; the loss's input has the number of layers),
+/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3).
 enum class Action : std::uint8_t {
   forward,
   recompute,

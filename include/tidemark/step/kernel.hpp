@@ -58,8 +58,10 @@ struct GradientRule {
   /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).
   bool passes_through = false;
   std::int32_t from_output = 0;  // whose gradient passes through
-  Bytes bytes;                   // of a fresh one
+  Bytes bytes = {};              // of a fresh one
   Layout layout = Layout::contiguous;
+  /// Written over a saved tensor, which becomes the gradient (index into Kernel::saved); -1: not. Nothing is allocated.
+  std::int32_t over_saved = -1;
   friend bool operator==(const GradientRule&, const GradientRule&) = default;
 };
 

@@ -1,1 +1,143 @@
-// Not written yet.
+#include "tidemark/report/json.hpp"
+
+#include "tidemark/report/json_writer.hpp"
+
+namespace tidemark {
+namespace {
+
+/// What has no name is absent.
+std::optional<std::string> named(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
+
+void write_profile(JsonWriter& out, const Profile& profile) {
+  out.begin_object("profile");
+  out.member("preset", profile.preset);
+  out.member("runtime", profile.runtime);
+  out.member("kernels", profile.kernels);
+  out.member("model_code", profile.model_code);
+  out.member("loop", profile.loop);
+  out.end_object();
+}
+
+void write_peak(JsonWriter& out, const StepFigures& figures) {
+  out.member("peak_bytes", figures.peak.bytes);
+  out.member("peak_step", figures.peak.step);
+  out.member("peak_time_ns", figures.peak.time);
+  out.member("peak_op", named(figures.peak.op));
+  out.member("peak_phase", to_string(figures.peak.phase));
+  out.begin_object("peak_by_category");
+  for (std::size_t c = 0; c < category_names.size(); ++c) out.member(category_names[c], figures.at_peak[c]);
+  out.end_object();
+}
+
+void write_tensors(JsonWriter& out, const Summary& summary) {
+  out.begin_array("peak_tensors");
+  for (const PeakTensor& tensor : summary.peak_tensors) {
+    out.begin_object();
+    out.member("tensor", tensor.tensor);
+    out.member("op", named(tensor.op));
+    out.member("layer", named(tensor.layer));
+    out.member("category", to_string(tensor.category));
+    out.member("bytes", tensor.bytes);
+    out.member("birth_ns", tensor.birth);
+    out.member("death_ns", tensor.death);
+    out.member("drop_bytes", tensor.drop);
+    out.member("held_by", tensor.held_by);
+    out.end_object();
+  }
+  out.end_array();
+  out.member("tensors_at_peak", summary.tensors_at_peak);
+}
+
+void write_levels(JsonWriter& out, const StepFigures& figures) {
+  out.begin_object("phase_peaks");
+  for (std::size_t p = 0; p < phase_names.size(); ++p) out.member(phase_names[p], figures.phase_peaks[p]);
+  out.end_object();
+  out.member("forward_end_bytes", figures.forward_end);
+}
+
+void write_flops(JsonWriter& out, std::string_view key, const FlopFigures& flops) {
+  out.begin_object(key);
+  out.member("forward", flops.forward);
+  out.member("recompute", flops.recompute);
+  out.member("backward", flops.backward);
+  out.member("total", flops.total);
+}
+
+void write_cost(JsonWriter& out, const StepFigures& figures) {
+  write_flops(out, "flops", figures.flops);
+  out.member("model", figures.model_flops);
+  out.end_object();
+  write_flops(out, "other_flops", figures.other_flops);
+  out.end_object();
+  out.member("recompute_overhead", figures.recompute_overhead);
+  out.begin_object("time_ns");
+  out.member("step", figures.time.step);
+  out.member("forward", figures.time.forward);
+  out.member("recompute", figures.time.recompute);
+  out.member("backward", figures.time.backward);
+  out.member("optimizer", figures.time.optimizer);
+  out.member("exposed_copy", figures.time.exposed);
+  out.end_object();
+  out.member("mfu", figures.mfu);
+  out.member("hfu", figures.hfu);
+}
+
+void write_fit(JsonWriter& out, const Summary& summary) {
+  out.member("allocated_peak_bytes", summary.allocated_peak);
+  out.member("reserved_peak_bytes", summary.reserved_peak);
+  out.member("limit_bytes", summary.limit);
+  out.member("fits", summary.fits);
+  out.member("margin_bytes", summary.margin);
+}
+
+/// What the policy did to the peak.
+void write_policy(JsonWriter& out, const Summary& summary) {
+  out.begin_object("recompute_at_peak");
+  out.member("rebuilt_bytes", summary.recompute.rebuilt);
+  out.member("to_be_dropped_bytes", summary.recompute.to_be_dropped);
+  out.member("layers_rebuilt", summary.recompute.layers_rebuilt);
+  out.member("layers_recomputed", summary.recompute.layers_recomputed);
+  out.end_object();
+  out.member("no_checkpoint_peak_bytes", summary.no_checkpoint_peak);
+  out.member("textbook_bytes", summary.textbook ? std::optional(summary.textbook->formula) : std::nullopt);
+}
+
+void write_steps(JsonWriter& out, const Summary& summary) {
+  out.begin_array("steps");
+  for (const StepFigures& figures : summary.steps) {
+    out.begin_object();
+    write_peak(out, figures);
+    write_levels(out, figures);
+    out.member("steady_bytes", figures.end);
+    write_cost(out, figures);
+    out.end_object();
+  }
+  out.end_array();
+}
+
+}  // namespace
+
+std::string summary_json(const Summary& summary) {
+  JsonWriter out;
+  out.begin_object();
+  out.member("scenario", summary.scenario);
+  write_profile(out, summary.profile);
+  out.member("parameters", summary.parameters);
+  write_peak(out, summary.peak());
+  write_tensors(out, summary);
+  write_levels(out, summary.last());
+  out.member("steady_bytes", summary.last().end);
+  write_fit(out, summary);
+  write_cost(out, summary.last());
+  write_policy(out, summary);
+  out.member("events", summary.events);
+  out.member("ops", summary.ops);
+  out.begin_array("warnings");
+  for (const std::string& warning : summary.warnings) out.element(warning);
+  out.end_array();
+  write_steps(out, summary);
+  out.end_object();
+  return out.take();
+}
+
+}  // namespace tidemark

@@ -1,1 +1,226 @@
-// Not written yet.
+#include "tidemark/report/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tidemark/base/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+std::string layer_name(const Step& step, std::int32_t layer) {
+  return layer < 0 ? "" : step.layers[static_cast<std::size_t>(layer)];
+}
+
+std::int16_t peak_rank(const Step& step, const Timeline& timeline) {
+  return timeline.events.empty() ? std::int16_t{0} : step.storages[timeline.events[timeline.peak_event].storage].rank;
+}
+
+/// Follows the level through the events and keeps, for each step, where it started, was highest, and ended.
+class LevelScan {
+ public:
+  LevelScan(const Step& step, std::vector<StepFigures>& figures) : step_(step), figures_(figures) {}
+
+  void scan(const Timeline& timeline, std::int16_t rank) {
+    for (const MemoryEvent& event : timeline.events) {
+      if (step_.storages[event.storage].rank != rank) continue;
+      const OpId op = event.op();
+      // A free that waited for a copy may come when the next step has begun: it opens nothing.
+      if (op != no_id) open_up_to(step_.ops[op].step);
+      take(event, op);
+    }
+    open_up_to(static_cast<int>(figures_.size()) - 1);
+    figures_.back().end = level_;
+  }
+
+ private:
+  void open_up_to(int number) {
+    while (current_ < number) {
+      if (current_ >= 0) figures_[static_cast<std::size_t>(current_)].end = level_;
+      StepFigures& opened = figures_[static_cast<std::size_t>(++current_)];
+      opened.peak = {level_, current_, time_, "", "", Phase::initial};
+      opened.at_peak = by_category_;
+      opened.phase_peaks[static_cast<std::size_t>(Phase::initial)] = level_;
+    }
+  }
+
+  void take(const MemoryEvent& event, OpId op) {
+    const StepStorage& storage = step_.storages[event.storage];
+    Bytes& category = by_category_[static_cast<std::size_t>(storage.category)];
+    if (event.is_alloc())
+      category += storage.bytes;
+    else
+      category -= storage.bytes;
+    level_ = event.live;
+    time_ = event.time;
+    if (current_ < 0 || !event.is_alloc()) return;
+    StepFigures& now = figures_[static_cast<std::size_t>(current_)];
+    if (level_ <= now.peak.bytes) return;
+    now.peak = {level_,
+                current_,
+                time_,
+                step_.names[step_.ops[op].name],
+                layer_name(step_, step_.ops[op].layer),
+                step_.ops[op].phase};
+    now.at_peak = by_category_;
+  }
+
+  const Step& step_;
+  std::vector<StepFigures>& figures_;
+  int current_ = -1;
+  Bytes level_;
+  Nanos time_;
+  ByCategory by_category_{};
+};
+
+void add_flops(FlopFigures& figures, Phase phase, std::int64_t flops) {
+  const Flops amount{flops};
+  figures.total += amount;
+  if (phase == Phase::forward || phase == Phase::loss) figures.forward += amount;
+  if (phase == Phase::recompute) figures.recompute += amount;
+  if (phase == Phase::backward) figures.backward += amount;
+}
+
+void add_time(TimeFigures& figures, Phase phase, Nanos time) {
+  if (phase == Phase::forward || phase == Phase::loss) figures.forward += time;
+  if (phase == Phase::recompute) figures.recompute += time;
+  if (phase == Phase::backward) figures.backward += time;
+  if (phase == Phase::optimizer) figures.optimizer += time;
+}
+
+void scan_ops(const Step& step, const Timeline& timeline, std::int16_t rank, std::vector<StepFigures>& figures) {
+  std::vector<Nanos> ends(figures.size());
+  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+    const StepOp& op = step.ops[i];
+    const OpSpan& span = timeline.ops[i];
+    if (op.rank != rank || span.start.count < 0) continue;
+    StepFigures& now = figures[static_cast<std::size_t>(op.step)];
+    add_flops(now.flops, op.phase, op.flops);
+    add_flops(now.other_flops, op.phase, op.other_flops);
+    if (op.stream == Stream::compute) add_time(now.time, op.phase, span.end - span.start);
+    auto& phase_peak = now.phase_peaks[static_cast<std::size_t>(op.phase)];
+    phase_peak = std::max(phase_peak.value_or(Bytes{}), span.peak);
+    if (op.phase == Phase::forward) now.forward_end = span.after;
+    Nanos& end = ends[static_cast<std::size_t>(op.step)];
+    end = std::max(end, span.end);
+  }
+  Nanos before;
+  for (std::size_t k = 0; k < figures.size(); ++k) {
+    TimeFigures& time = figures[k].time;
+    const Nanos end = std::max(before, ends[k]);
+    time.step = end - before;
+    time.exposed = time.step - time.forward - time.recompute - time.backward - time.optimizer;
+    before = end;
+  }
+}
+
+std::optional<double> utilization(Flops flops, Nanos time, double flops_per_second) {
+  if (flops_per_second <= 0 || time.count <= 0) return std::nullopt;
+  return static_cast<double>(flops.count) / (static_cast<double>(time.count) * 1e-9 * flops_per_second);
+}
+
+void add_rates(StepFigures& figures, Flops model, double flops_per_second) {
+  const Flops without = figures.flops.total - figures.flops.recompute;
+  if (without.count > 0)
+    figures.recompute_overhead =
+        static_cast<double>(figures.flops.recompute.count) / static_cast<double>(without.count);
+  figures.hfu = utilization(figures.flops.total, figures.time.step, flops_per_second);
+  if (model.count == 0 && figures.flops.total.count > 0) return;
+  figures.model_flops = model;
+  figures.mfu = utilization(model, figures.time.step, flops_per_second);
+}
+
+std::vector<PeakTensor> list_tensors(const Step& step, const Timeline& timeline, std::vector<PeakStorage> storages,
+                                     std::size_t top) {
+  storages.resize(std::min(top, storages.size()));
+  const std::vector<Bytes> drops = peak_drops(timeline, step, storages);
+  std::vector<PeakTensor> out;
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const StepStorage& storage = step.storages[storages[i].storage];
+    const MemoryEvent& birth = timeline.events[storages[i].birth_event];
+    PeakTensor tensor{.tensor = step.names[storage.name],
+                      .op = birth.op() == no_id ? "" : step.names[step.ops[birth.op()].name],
+                      .layer = layer_name(step, storage.layer),
+                      .category = storage.category,
+                      .bytes = storage.bytes,
+                      .birth = birth.time,
+                      .death = std::nullopt,
+                      .drop = drops[i],
+                      .held_by = held_by(step, timeline, storages[i])};
+    if (storages[i].death_event) tensor.death = timeline.events[*storages[i].death_event].time;
+    out.push_back(std::move(tensor));
+  }
+  return out;
+}
+
+void judge_fit(const Timeline& timeline, const ScenarioFacts& facts, Summary& summary) {
+  const AllocatorColumn& allocator = timeline.allocator;
+  if (!allocator.allocated.empty()) summary.allocated_peak = std::ranges::max(allocator.allocated);
+  if (!allocator.reserved.empty()) summary.reserved_peak = std::ranges::max(allocator.reserved);
+  summary.limit = facts.budget ? facts.budget : facts.usable;
+  summary.limit_name = facts.budget ? "the budget" : facts.device;
+  if (timeline.out_of_memory) {
+    summary.fits = false;
+  } else if (summary.limit) {
+    summary.margin = *summary.limit - summary.reserved_peak.value_or(timeline.peak);
+    summary.fits = summary.margin->count >= 0;
+  }
+}
+
+/// What a reader who turned recomputation on and sees no drop needs to know.
+std::vector<std::string> policy_warnings(const Summary& summary) {
+  std::vector<std::string> out;
+  const RecomputeAtPeak& recompute = summary.recompute;
+  if (!recompute.any) return out;
+  const Moment& peak = summary.peak().peak;
+  if (recompute.rebuilt.count == 0 && recompute.to_be_dropped.count == 0)
+    out.push_back(fmt::format(
+        "this policy touches none of the tensors at the peak ({}{}): recomputing more of the same cannot lower it",
+        to_string(peak.phase), peak.op.empty() ? "" : ", " + peak.op));
+  if (!summary.no_checkpoint_peak || peak.bytes < *summary.no_checkpoint_peak) return out;
+  std::string text =
+      fmt::format("the peak is not below the {} of no checkpointing", pretty(*summary.no_checkpoint_peak));
+  if (recompute.layers_recomputed > 0 && recompute.layers_rebuilt == recompute.layers_recomputed)
+    text += fmt::format(": all {} recomputed layers are rebuilt at once, before backward has freed any of them",
+                        recompute.layers_rebuilt);
+  else if (recompute.layers_rebuilt > 0)
+    text += fmt::format(": {} of the {} recomputed layers are rebuilt and alive together", recompute.layers_rebuilt,
+                        recompute.layers_recomputed);
+  out.push_back(std::move(text));
+  return out;
+}
+
+}  // namespace
+
+Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFacts& facts) {
+  Summary out;
+  out.scenario = facts.name;
+  out.profile = facts.profile;
+  out.steps.resize(static_cast<std::size_t>(std::max(step.steps, 1)));
+  const std::int16_t rank = peak_rank(step, timeline);
+  LevelScan(step, out.steps).scan(timeline, rank);
+  scan_ops(step, timeline, rank, out.steps);
+  for (StepFigures& figures : out.steps) add_rates(figures, step.model_flops, facts.flops_per_second);
+  for (std::size_t k = 0; k < out.steps.size(); ++k)
+    if (out.steps[k].peak.bytes > out.peak().peak.bytes) out.peak_step = k;
+  check(out.peak().peak.bytes == timeline.peak, "the summary and the timeline disagree on the peak");
+
+  const std::vector<PeakStorage> storages = peak_storages(step, timeline);
+  out.tensors_at_peak = storages.size();
+  out.peak_tensors = list_tensors(step, timeline, storages, facts.top);
+  out.recompute = recompute_at_peak(step, storages);
+  out.no_checkpoint_peak = facts.no_checkpoint_peak;
+  if (facts.textbook) out.textbook = compare_with_textbook(*facts.textbook, step, storages);
+  if (step.parameters > 0) out.parameters = step.parameters;
+  judge_fit(timeline, facts, out);
+  out.events = timeline.events.size();
+  out.ops = step.ops.size();
+  out.warnings = facts.warnings;
+  out.warnings.insert(out.warnings.end(), step.warnings.begin(), step.warnings.end());
+  std::ranges::move(policy_warnings(out), std::back_inserter(out.warnings));
+  return out;
+}
+
+}  // namespace tidemark

@@ -1,6 +1,7 @@
 /// How does a test write a Step by hand, and read its timeline at a glance?
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -43,9 +44,43 @@ class HandStep {
   HandStep& copy(const std::vector<std::string>& names = {}) { return kernel(Do::copy, names); }
   HandStep& record(std::uint32_t event) { return add(Do::record, step.ops.back().stream, event); }
   HandStep& wait(std::uint32_t event) { return add(Do::wait, step.ops.back().stream, event); }
+  /// Of the op opened last.
+  HandStep& phase(Phase phase) {
+    step.ops.back().phase = phase;
+    return *this;
+  }
+  HandStep& at_step(int number) {
+    step.ops.back().step = static_cast<std::int16_t>(number);
+    step.steps = std::max(step.steps, number + 1);
+    return *this;
+  }
+  HandStep& flops(std::int64_t matmul, std::int64_t other = 0) {
+    step.ops.back().flops = matmul;
+    step.ops.back().other_flops = other;
+    return *this;
+  }
+  HandStep& op_layer(const std::string& name) {
+    step.ops.back().layer = layer_id(name);
+    return *this;
+  }
+  /// Of the storage made last.
+  HandStep& is(Category category) {
+    step.storages.back().category = category;
+    return *this;
+  }
+  HandStep& layer(const std::string& name) {
+    step.storages.back().layer = layer_id(name);
+    return *this;
+  }
   StorageId id(const std::string& name) const { return ids_.at(name); }
 
  private:
+  std::int32_t layer_id(const std::string& name) {
+    const auto found = std::ranges::find(step.layers, name);
+    const auto id = static_cast<std::int32_t>(found - step.layers.begin());
+    if (found == step.layers.end()) step.layers.push_back(name);
+    return id;
+  }
   HandStep& kernel(Do what, const std::vector<std::string>& names) {
     for (const std::string& name : names) step.reads.push_back(ids_.at(name));
     step.ops.back().read_end = static_cast<std::uint32_t>(step.reads.size());

@@ -1,0 +1,114 @@
+/// What does a timeline tell the engineer: how high, when, whose, at what cost?
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tidemark/base/units.hpp"
+#include "tidemark/base/vocabulary.hpp"
+#include "tidemark/engine/timeline.hpp"
+#include "tidemark/program/training.hpp"
+#include "tidemark/report/peak.hpp"
+#include "tidemark/report/textbook.hpp"
+#include "tidemark/step/step.hpp"
+
+namespace tidemark {
+
+using ByCategory = std::array<Bytes, category_names.size()>;
+using ByPhase = std::array<std::optional<Bytes>, phase_names.size()>;
+
+/// What the scenario knows, and Step and Timeline do not.
+struct ScenarioFacts {
+  std::string name;
+  Profile profile;
+  std::string device;                       // its name; "" without one
+  std::optional<Bytes> usable;              // bytes the device leaves to the framework, non-torch bytes taken off
+  double flops_per_second = 0;              // of the device in the compute data type; 0 is not known
+  std::optional<Bytes> budget;              // what the peak must not pass; else `usable` decides
+  std::optional<Bytes> no_checkpoint_peak;  // of the same scenario under policy none
+  std::optional<Textbook> textbook;         // a policy of equal layers in segments of K
+  std::vector<std::string> warnings;        // the plan's
+  std::size_t top = 10;                     // how many tensors to list
+};
+
+struct Moment {
+  Bytes bytes;
+  int step = 0;
+  Nanos time;
+  std::string op;     // "" at the start, before any op
+  std::string layer;  // "" without one
+  Phase phase = Phase::initial;
+  friend bool operator==(const Moment&, const Moment&) = default;
+};
+
+struct PeakTensor {
+  std::string tensor;
+  std::string op;     // that made it; "" when alive from the start
+  std::string layer;  // "" without one
+  Category category = Category::activation;
+  Bytes bytes;
+  Nanos birth;
+  std::optional<Nanos> death;  // none: never freed
+  Bytes drop;                  // by how much the peak of the whole run falls without it
+  std::string held_by;
+  friend bool operator==(const PeakTensor&, const PeakTensor&) = default;
+};
+
+/// Loss counts as forward. What an optimizer computes is in `total` only.
+struct FlopFigures {
+  Flops forward, recompute, backward, total;
+  friend bool operator==(const FlopFigures&, const FlopFigures&) = default;
+};
+
+/// Busy time of the compute stream by phase; `exposed` is the rest of the step: the compute stream waits for copies
+/// or communication, or does them itself.
+struct TimeFigures {
+  Nanos step, forward, recompute, backward, optimizer, exposed;
+  friend bool operator==(const TimeFigures&, const TimeFigures&) = default;
+};
+
+struct StepFigures {
+  Moment peak;
+  ByCategory at_peak{};
+  ByPhase phase_peaks;               // initial: the level the step starts from
+  std::optional<Bytes> forward_end;  // after the step's last forward op, the loss not counted as one
+  Bytes end;
+  FlopFigures flops;  // matrix products
+  FlopFigures other_flops;
+  std::optional<Flops> model_flops;
+  std::optional<double> recompute_overhead;  // total over total without recompute, minus 1
+  TimeFigures time;
+  std::optional<double> mfu, hfu;  // model FLOPs and executed FLOPs over what the device could do in the step's time
+};
+
+struct Summary {
+  std::string scenario;
+  Profile profile;
+  std::optional<std::int64_t> parameters;
+  std::vector<StepFigures> steps;  // at least one
+  std::size_t peak_step = 0;       // the first step that reaches the highest peak
+  std::vector<PeakTensor> peak_tensors;
+  std::size_t tensors_at_peak = 0;
+  RecomputeAtPeak recompute;
+  std::optional<Bytes> no_checkpoint_peak;
+  std::optional<TextbookComparison> textbook;
+  std::optional<Bytes> allocated_peak, reserved_peak;
+  std::string limit_name;  // "the budget", or the device's name
+  std::optional<Bytes> limit;
+  std::optional<bool> fits;  // reserved bytes where an allocator ran, else live bytes, against the limit
+  std::optional<Bytes> margin;
+  std::size_t events = 0;
+  std::size_t ops = 0;
+  std::vector<std::string> warnings;
+
+  const StepFigures& last() const { return steps.back(); }
+  const StepFigures& peak() const { return steps[peak_step]; }
+};
+
+/// Linear in events, reads and ops. Of several ranks, the one that reaches the peak.
+Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFacts& facts);
+
+}  // namespace tidemark

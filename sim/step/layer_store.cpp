@@ -78,7 +78,7 @@ StorageId LayerStore::make_plain(std::int32_t v, std::vector<std::int32_t> holde
     throw InputError(std::string(maker) + " makes " + value_label(v) + ", which is still there");
   value.plain = emit_.alloc(name("output", v), counts_.plain[static_cast<std::size_t>(v)], Category::activation, v - 1);
   value.holders = std::move(holders);
-  if (value.saved == no_id) value.saved_lost_by = op_name();
+  if (value.saved == no_id) value.saved_lost_by = acting_;
   return value.plain;
 }
 
@@ -114,7 +114,7 @@ void LayerStore::let_go(std::int32_t holder, std::int32_t v, bool in_backward) {
   if (!value.holders.empty()) return;
   if (in_backward && hold_boundaries_) {
     used_boundaries_.push_back(std::exchange(value.plain, no_id));
-    value.plain_lost_by = op_name();
+    value.plain_lost_by = acting_;
   } else {
     free_unheld(v);
   }
@@ -124,14 +124,14 @@ void LayerStore::free_unheld(std::int32_t v) {
   Value& value = at(v);
   if (value.plain == no_id || !value.holders.empty()) return;
   emit_.release(std::exchange(value.plain, no_id));
-  value.plain_lost_by = op_name();
+  value.plain_lost_by = acting_;
 }
 
 void LayerStore::free_saved(std::int32_t layer) {
   Value& value = at(layer + 1);
   emit_.release(std::exchange(value.saved, no_id));
-  value.saved_lost_by = op_name();
-  if (value.plain == no_id) value.plain_lost_by = op_name();
+  value.saved_lost_by = acting_;
+  if (value.plain == no_id) value.plain_lost_by = acting_;
 }
 
 void LayerStore::free_gradient(std::int32_t v) { emit_.release(std::exchange(at(v).gradient, no_id)); }

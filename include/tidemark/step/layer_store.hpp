@@ -27,6 +27,9 @@ class LayerStore {
   /// The leaves' gradients of the last step are there when it has ended.
   void finish();
 
+  /// Names who lets go of what goes from here on, for messages.
+  void acting(std::string_view op) { acting_ = emit_.step().names.id(op); }
+
   bool has_plain(std::int32_t v) const { return at(v).plain != no_id; }
   bool has_saved(std::int32_t layer) const { return at(layer + 1).saved != no_id; }
 
@@ -66,13 +69,13 @@ class LayerStore {
   Value& at(std::int32_t v) { return values_[static_cast<std::size_t>(v)]; }
   const Value& at(std::int32_t v) const { return values_[static_cast<std::size_t>(v)]; }
   std::string name(std::string_view what, std::int32_t v) const;
-  NameId op_name() const { return emit_.step().ops.empty() ? 0 : emit_.step().ops.back().name; }
   [[noreturn]] void refuse(std::string_view reader, const std::string& what, NameId lost_by) const;
 
   const LayerGraph& graph_;
   const LayerCounts& counts_;
   Emitter& emit_;
   bool hold_boundaries_;
+  NameId acting_ = 0;
   std::vector<Value> values_;
   std::vector<StorageId> parameters_;       // by layer
   std::vector<StorageId> leaf_gradients_;   // of parameters and the model's input: until the next step zeroes them

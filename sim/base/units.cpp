@@ -34,8 +34,8 @@ constexpr std::array<Unit, 7> flop_units = {{{"FLOP", 1},
 constexpr std::array<Unit, 4> nano_units = {{{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}}};
 
 struct Written {
-  std::string_view digits;    // "1.5"
-  std::string_view unit;      // "GiB"
+  std::string_view digits;  // "1.5"
+  std::string_view unit;    // "GiB"
 };
 
 /// Splits "1.5 GiB"; nothing unless it is digits[.digits], at most one space, a unit.

@@ -115,10 +115,10 @@ void CachingAllocator::collect_garbage() {
   std::int64_t total_age = 0;
   const auto age = [&](BlockId block) { return pool.searches - blocks_[block].inserted_at; };
   for (const StreamLists& stream : pool.streams)
-    for (auto it = stream.free.begin(); it != stream.free.end(); ++it)
-      if (!blocks_[it->block].is_split()) {
-        candidates.push_back(it->block);
-        total_age += age(it->block);
+    for (const auto& free : stream.free)
+      if (!blocks_[free.block].is_split()) {
+        candidates.push_back(free.block);
+        total_age += age(free.block);
       }
   Bytes reclaimed;
   bool freed_one = true;

@@ -180,11 +180,11 @@ void CachingAllocator::give_back(BlockId id) {
 void CachingAllocator::release_pool(Pool pool) {
   std::vector<BlockId> whole, expandable;
   for (const StreamLists& stream : pools_[static_cast<std::size_t>(pool)].streams)
-    for (auto it = stream.free.begin(); it != stream.free.end(); ++it) {
-      if (blocks_[it->block].range != none) {
-        expandable.push_back(it->block);
-      } else if (!blocks_[it->block].is_split()) {
-        whole.push_back(it->block);
+    for (const auto& free : stream.free) {
+      if (blocks_[free.block].range != none) {
+        expandable.push_back(free.block);
+      } else if (!blocks_[free.block].is_split()) {
+        whole.push_back(free.block);
       }
     }
   for (const BlockId block : whole) give_back(block);

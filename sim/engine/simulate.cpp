@@ -207,7 +207,7 @@ void Rank<Seam>::drop(StorageId storage, OpId op, Nanos time) {
 
 template <class Seam>
 void Rank<Seam>::record(StorageId storage, OpId op, Nanos time, bool is_alloc) {
-  timeline_.events.push_back({time, live_, storage, (op << 1U) | (is_alloc ? 1U : 0U)});
+  timeline_.events.push_back({time, live_, storage, MemoryEvent::pack(op, is_alloc)});
   seam_.record(timeline_);
 }
 

@@ -19,8 +19,7 @@ std::optional<Shape> view_strides(const Shape& shape, const Shape& strides, cons
     tensor_elements *= shape[d];
     const bool chunk_ends = dim == 0 || (shape[d - 1] != 1 && strides[d - 1] != tensor_elements * chunk_base_stride);
     if (!chunk_ends) continue;
-    while (view_dim >= 0 &&
-           (view_elements < tensor_elements || new_shape[static_cast<std::size_t>(view_dim)] == 1)) {
+    while (view_dim >= 0 && (view_elements < tensor_elements || new_shape[static_cast<std::size_t>(view_dim)] == 1)) {
       out[static_cast<std::size_t>(view_dim)] = view_elements * chunk_base_stride;
       view_elements *= new_shape[static_cast<std::size_t>(view_dim)];
       --view_dim;

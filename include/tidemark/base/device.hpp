@@ -14,15 +14,15 @@ namespace tidemark {
 /// Rates are per second, `double`, and meet quantities only in `duration`.
 struct Device {
   std::string name;
-  std::optional<Bytes> capacity;                 // all of its memory
-  std::optional<Bytes> usable;                   // what a process can get; capacity when not given
-  Bytes non_torch;                               // context and communicators, outside the framework
+  std::optional<Bytes> capacity;                   // all of its memory
+  std::optional<Bytes> usable;                     // what a process can get; capacity when not given
+  Bytes non_torch;                                 // context and communicators, outside the framework
   std::array<double, dtype_names.size()> flops{};  // FLOP/s by data type; 0 is not given
-  double memory_bandwidth = 0;                   // B/s; 0 is not given
-  double copy_to_host = 0;                       // B/s
-  double copy_to_device = 0;                     // B/s
+  double memory_bandwidth = 0;                     // B/s; 0 is not given
+  double copy_to_host = 0;                         // B/s
+  double copy_to_device = 0;                       // B/s
   Nanos launch_time;
-  std::map<std::string, Bytes> workspaces;       // "cublas": ...
+  std::map<std::string, Bytes> workspaces;  // "cublas": ...
 };
 
 /// launch + ceil(max(flops / F, bytes / B)); a rate that is not given costs nothing.

@@ -20,6 +20,7 @@ struct MemoryEvent {
   std::uint32_t op_and_kind = 0;  // op id shifted left by one, lowest bit 1 for alloc; initial events have op no_op
 
   static constexpr std::uint32_t no_op = std::numeric_limits<std::uint32_t>::max() >> 1;
+  static constexpr std::uint32_t pack(OpId op, bool is_alloc) { return (op << 1U) | (is_alloc ? 1U : 0U); }
   bool is_alloc() const { return (op_and_kind & 1U) != 0; }
   OpId op() const { return (op_and_kind >> 1U) == no_op ? no_id : op_and_kind >> 1U; }
   friend bool operator==(const MemoryEvent&, const MemoryEvent&) = default;

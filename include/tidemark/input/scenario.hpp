@@ -19,8 +19,8 @@ using ModelSpec = std::variant<LayerGraph, MlpSpec, TransformerSpec>;
 
 struct Scenario {
   std::string name;
-  std::string file;            // where it came from, for messages; "" without one
-  std::string family;          // chain, graph, mlp, transformer
+  std::string file;    // where it came from, for messages; "" without one
+  std::string family;  // chain, graph, mlp, transformer
   ModelSpec model;
   Policy policy;
   Training training;

@@ -11,8 +11,19 @@
 namespace tidemark {
 
 /// forward and recompute run ops; `loss` runs what follows the last block (chains: the loss); drop lets saved tensors
-/// go; discard_input and discard_saved are rotor's Dx and Dxbar.
-enum class Action : std::uint8_t { forward, recompute, loss, backward, drop, discard_input, discard_saved, copy_out, copy_in };
+/// go; discard_input lets the layer's input go (rotor's Dx3, on layer 3; the loss's input has the number of layers),
+/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3).
+enum class Action : std::uint8_t {
+  forward,
+  recompute,
+  loss,
+  backward,
+  drop,
+  discard_input,
+  discard_saved,
+  copy_out,
+  copy_in
+};
 
 /// What a forward or recompute leaves for backward: nothing (its input may go too: Fn), its input (Fc), or all it
 /// saves (Fe).
@@ -20,25 +31,26 @@ enum class Keep : std::uint8_t { none, input, all };
 
 struct PlanStep {
   Action action = Action::forward;
-  std::int32_t layer = -1;          // index into Outline::layers; -1 for loss
-  std::vector<std::int32_t> ops;    // indices within the layer, ascending; empty means the whole layer
+  std::int32_t layer = -1;        // index into Outline::layers; -1 for loss
+  std::vector<std::int32_t> ops;  // indices within the layer, ascending; empty means the whole layer
   Keep keep = Keep::all;
-  std::int32_t region = -1;         // recompute steps of one region share a number; forward steps name the region they belong to
+  std::int32_t region =
+      -1;  // recompute steps of one region share a number; forward steps name the region they belong to
   friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
 
 /// How a framework carries a region out (torch.utils.checkpoint's arguments). `direct`: exactly as the plan stands.
 struct Checkpointing {
   enum class Kind : std::uint8_t { direct, reentrant, nonreentrant } kind = Kind::direct;
-  bool early_stop = true;           // nonreentrant of PyTorch 2: recomputation ends at the last tensor that is needed
-  bool preserve_rng = true;         // a copy of the generator's state a region, and one while it is recomputed
+  bool early_stop = true;    // nonreentrant of PyTorch 2: recomputation ends at the last tensor that is needed
+  bool preserve_rng = true;  // a copy of the generator's state a region, and one while it is recomputed
   friend bool operator==(const Checkpointing&, const Checkpointing&) = default;
 };
 
 struct Plan {
   std::vector<PlanStep> steps;
   Checkpointing checkpointing;
-  bool hold_boundaries = false;     // a used boundary counts to the end of the step, as the textbook formula has it
+  bool hold_boundaries = false;       // a used boundary counts to the end of the step, as the textbook formula has it
   std::vector<std::string> warnings;  // "interval 50 is above the 36 layers: one segment"
   friend bool operator==(const Plan&, const Plan&) = default;
 };

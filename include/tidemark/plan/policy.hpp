@@ -80,17 +80,17 @@ struct Given {
 
 }  // namespace policy
 
-using PolicyKind = std::variant<policy::None, policy::Full, policy::Interval, policy::Sqrt, policy::Sequential,
-                                policy::Block, policy::Whole, policy::Selective, policy::Rule, policy::Sequence,
-                                policy::Given>;
+using PolicyKind =
+    std::variant<policy::None, policy::Full, policy::Interval, policy::Sqrt, policy::Sequential, policy::Block,
+                 policy::Whole, policy::Selective, policy::Rule, policy::Sequence, policy::Given>;
 
 struct Policy {
   PolicyKind kind;
   RecomputeSchedule schedule = RecomputeSchedule::per_segment;
-  std::string on_grad_of;           // with that schedule: an op's name within the layer
+  std::string on_grad_of;  // with that schedule: an op's name within the layer
   bool hold_boundaries = false;
-  Checkpointing checkpointing;      // how the framework carries it out; copied to the Plan
-  std::vector<int> nested;          // intervals of regions inside each region, outermost first; empty: not nested
+  Checkpointing checkpointing;  // how the framework carries it out; copied to the Plan
+  std::vector<int> nested;      // intervals of regions inside each region, outermost first; empty: not nested
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 

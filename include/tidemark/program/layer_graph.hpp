@@ -14,23 +14,23 @@ namespace tidemark {
 /// One layer's costs. What is not given is 0.
 struct LayerCost {
   std::string name;
-  std::string type = "other";      // attention, ffn, other
+  std::string type = "other";        // attention, ffn, other
   std::vector<std::int32_t> inputs;  // layers it reads; empty: the model's input
-  Bytes layer_activation;          // saved when run in full, its own output included
-  Bytes output;                    // the next boundary: what a forward that saves nothing leaves
-  Bytes gradient;                  // of the layer's *input*
+  Bytes layer_activation;            // saved when run in full, its own output included
+  Bytes output;                      // the next boundary: what a forward that saves nothing leaves
+  Bytes gradient;                    // of the layer's *input*
   Bytes forward_workspace, backward_workspace;
   Bytes parameters;
   Flops forward_flops, backward_flops;
-  Flops attention_flops;           // the part of forward_flops that selective recompute of "attention" runs again
+  Flops attention_flops;  // the part of forward_flops that selective recompute of "attention" runs again
   Nanos forward_time, backward_time;
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 
 struct LayerGraph {
-  std::vector<LayerCost> layers;   // in a topological order
-  Bytes input;                     // boundary 0: the model's input, live at the start
-  Bytes output_gradient;           // of the last layer's output, made by the loss
+  std::vector<LayerCost> layers;  // in a topological order
+  Bytes input;                    // boundary 0: the model's input, live at the start
+  Bytes output_gradient;          // of the last layer's output, made by the loss
   Nanos loss_time;
   Bytes loss_workspace;
   bool is_chain = false;

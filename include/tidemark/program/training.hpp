@@ -14,10 +14,10 @@ namespace tidemark {
 /// Whose behaviour, on four axes (DESIGN section 3). A preset fills all four; a scenario may override each.
 struct Profile {
   std::string preset = "ideal";
-  std::string runtime = "ideal";     // ideal, reference, pytorch-1.13, pytorch-2.6
-  std::string kernels = "ideal";     // ideal, reference, cpu-1.13, cpu-2.6, cuda-sm80, cuda-sm90, transformer-engine
+  std::string runtime = "ideal";  // ideal, reference, pytorch-1.13, pytorch-2.6
+  std::string kernels = "ideal";  // ideal, reference, cpu-1.13, cpu-2.6, cuda-sm80, cuda-sm90, transformer-engine
   std::string model_code = "reference";  // reference, huggingface, megatron, torchtitan, llm.c
-  std::string loop = "plain";        // plain, huggingface, megatron, torchtitan
+  std::string loop = "plain";            // plain, huggingface, megatron, torchtitan
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 /// The preset of that name; nothing when there is none. ideal, reference, pytorch-cuda, megatron, ...
@@ -25,12 +25,12 @@ std::optional<Profile> find_profile(std::string_view preset);
 
 struct DTypes {
   DType parameters = DType::float32;
-  DType compute = DType::float32;            // activations
-  std::optional<DType> gradients;            // the parameters' when not given
-  std::optional<DType> main_gradients;       // fp32 buffers that exist before step 0
-  std::optional<DType> master;               // a copy of the parameters in the optimizer
+  DType compute = DType::float32;       // activations
+  std::optional<DType> gradients;       // the parameters' when not given
+  std::optional<DType> main_gradients;  // fp32 buffers that exist before step 0
+  std::optional<DType> master;          // a copy of the parameters in the optimizer
   DType moments = DType::float32;
-  std::optional<DType> logits;               // the loss's copy of the logits
+  std::optional<DType> logits;  // the loss's copy of the logits
   bool autocast = false;
   friend bool operator==(const DTypes&, const DTypes&) = default;
 };
@@ -40,27 +40,27 @@ inline constexpr std::array<std::string_view, 5> optimizer_names = {"none", "sgd
 
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::none;
-  bool multi_tensor = true;      // temporaries per (device, dtype) group; false: per parameter
-  bool fused = false;            // no temporaries
-  bool zero_grad_to_none = true; // false: gradients persist and are zeroed
+  bool multi_tensor = true;       // temporaries per (device, dtype) group; false: per parameter
+  bool fused = false;             // no temporaries
+  bool zero_grad_to_none = true;  // false: gradients persist and are zeroed
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
 struct Batch {
   std::int64_t size = 1;
   std::int64_t sequence = 1;
-  int accumulate = 1;            // micro-batches a step
+  int accumulate = 1;  // micro-batches a step
   friend bool operator==(const Batch&, const Batch&) = default;
 };
 
 struct Loss {
   int chunks = 1;
-  bool fused = false;            // no logits in memory: head and loss as one kernel
+  bool fused = false;  // no logits in memory: head and loss as one kernel
   friend bool operator==(const Loss&, const Loss&) = default;
 };
 
 struct Loop {
-  bool logits_held = false;      // the program's variable keeps the logits through backward
+  bool logits_held = false;  // the program's variable keeps the logits through backward
   int steps = 1;
   friend bool operator==(const Loop&, const Loop&) = default;
 };

@@ -58,25 +58,27 @@ struct GradientRule {
   /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).
   bool passes_through = false;
   std::int32_t from_output = 0;  // whose gradient passes through
-  Bytes bytes;                   // of a fresh one
+  Bytes bytes = {};              // of a fresh one
   Layout layout = Layout::contiguous;
+  /// Written over a saved tensor, which becomes the gradient (index into Kernel::saved); -1: not. Nothing is allocated.
+  std::int32_t over_saved = -1;
   friend bool operator==(const GradientRule&, const GradientRule&) = default;
 };
 
 struct Cost {
   std::int64_t matmul_flops = 0;  // 2 m n k
   std::int64_t other_flops = 0;
-  Bytes moved;                    // read and written
+  Bytes moved;  // read and written
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
 struct Kernel {
   std::vector<Temp> temps;
-  std::vector<Bytes> output_bytes;     // of the outputs' storages where they are not the tensors' own sizes; else empty
+  std::vector<Bytes> output_bytes;  // of the outputs' storages where they are not the tensors' own sizes; else empty
   std::vector<Move> forward;
-  std::vector<Saved> saved;            // in the order the node releases them
-  std::vector<GradientRule> gradients; // in the order they are handed on; only inputs that need one
-  std::vector<Move> backward;          // allocs of gradients and temps, run, frees of temps
+  std::vector<Saved> saved;             // in the order the node releases them
+  std::vector<GradientRule> gradients;  // in the order they are handed on; only inputs that need one
+  std::vector<Move> backward;           // allocs of gradients and temps, run, frees of temps
   Cost forward_cost, backward_cost;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

@@ -35,7 +35,8 @@ class OptimizerState {
     std::vector<StorageId> moments;
   };
   void emit_birth(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step);
-  void emit_single(Emitter& emit, const OptimizerParameter& parameter, const State& state, StorageId& previous, int step);
+  void emit_single(Emitter& emit, const OptimizerParameter& parameter, const State& state, StorageId& previous,
+                   int step);
   void emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
                   const std::vector<const State*>& states, std::vector<StorageId>& previous, int step);
   Optimizer optimizer_;

@@ -23,10 +23,10 @@ inline constexpr std::uint32_t no_id = std::numeric_limits<std::uint32_t>::max()
 struct StepStorage {
   Bytes bytes;
   NameId name = 0;
-  std::int32_t layer = -1;      // index into Step::layers
+  std::int32_t layer = -1;  // index into Step::layers
   Category category = Category::activation;
-  bool outlives_step = false;   // parameters, optimizer state, gradients under zero_grad zero: no leak
-  std::int16_t rank = 0;        // whose memory
+  bool outlives_step = false;  // parameters, optimizer state, gradients under zero_grad zero: no leak
+  std::int16_t rank = 0;       // whose memory
   friend bool operator==(const StepStorage&, const StepStorage&) = default;
 };
 
@@ -35,14 +35,14 @@ struct StepOp {
   std::int32_t layer = -1;
   Phase phase = Phase::forward;
   Stream stream = Stream::compute;
-  DType dtype = DType::float32;    // which FLOP/s applies
+  DType dtype = DType::float32;  // which FLOP/s applies
   std::int16_t step = 0;
   std::int16_t rank = 0;
   std::int32_t micro_batch = 0;
-  bool has_time = false;           // `time` is given; else the device's duration of flops and bytes
+  bool has_time = false;  // `time` is given; else the device's duration of flops and bytes
   Nanos time;
-  std::int64_t flops = 0;          // matrix products, 2 m n k; one op's fit in 63 bits, totals are kept in 128
-  std::int64_t other_flops = 0;    // elementwise and reductions
+  std::int64_t flops = 0;        // matrix products, 2 m n k; one op's fit in 63 bits, totals are kept in 128
+  std::int64_t other_flops = 0;  // elementwise and reductions
   Bytes moved;
   std::uint32_t read_begin = 0, read_end = 0;  // storages the kernel reads or writes: Step::reads
   friend bool operator==(const StepOp&, const StepOp&) = default;
@@ -60,7 +60,7 @@ enum class Do : std::uint8_t {
 struct Instruction {
   Do what = Do::compute;
   Stream stream = Stream::compute;
-  OpId op = no_id;              // the op whose script this belongs to; consecutive instructions of an op stand together
+  OpId op = no_id;  // the op whose script this belongs to; consecutive instructions of an op stand together
   std::uint32_t index = 0;
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
@@ -71,13 +71,13 @@ struct Step {
   std::vector<StepStorage> storages;
   std::vector<StepOp> ops;
   std::vector<StorageId> reads;
-  std::vector<StorageId> initial;     // live before the first instruction, in order
+  std::vector<StorageId> initial;  // live before the first instruction, in order
   std::vector<Instruction> instructions;
-  std::uint32_t events = 0;           // event ids are below this
+  std::uint32_t events = 0;  // event ids are below this
   int steps = 1;
-  int ranks = 1;                      // each with its own host, streams and memory; events are shared
-  std::int64_t parameters = 0;        // their number, 0 when the family does not know
-  Flops model_flops;                  // textbook, one step
+  int ranks = 1;                // each with its own host, streams and memory; events are shared
+  std::int64_t parameters = 0;  // their number, 0 when the family does not know
+  Flops model_flops;            // textbook, one step
   std::vector<std::string> warnings;
 };
 

@@ -85,18 +85,31 @@ Draft& Draft::backward() {
 Draft& Draft::gradient_of_bytes(std::size_t i, std::int64_t size) {
   if (!op_.needs_gradient(i)) return *this;
   const auto input = static_cast<std::int32_t>(i);
-  kernel_.gradients.push_back({input, false, 0, Bytes{size}});
+  kernel_.gradients.push_back({.input = input, .bytes = Bytes{size}});
   script().push_back({Move::What::alloc, {Slot::Of::grad, input}});
   return *this;
 }
 
-Draft& Draft::gradient(std::size_t i) {
-  return op_.needs_gradient(i) ? gradient_of_bytes(i, bytes(op_.input(i))) : *this;
+Draft& Draft::gradient(std::size_t i, Layout layout) {
+  if (!op_.needs_gradient(i)) return *this;
+  gradient_of_bytes(i, bytes(op_.input(i)));
+  kernel_.gradients.back().layout = layout;
+  return *this;
 }
 
-Draft& Draft::pass(std::size_t i, std::size_t from_output) {
+Draft& Draft::pass(std::size_t i, Layout layout, std::size_t from_output) {
   if (op_.needs_gradient(i))
-    kernel_.gradients.push_back({static_cast<std::int32_t>(i), true, static_cast<std::int32_t>(from_output), Bytes{}});
+    kernel_.gradients.push_back({.input = static_cast<std::int32_t>(i),
+                                 .passes_through = true,
+                                 .from_output = static_cast<std::int32_t>(from_output),
+                                 .layout = layout});
+  return *this;
+}
+
+Draft& Draft::over_saved(std::size_t i, std::size_t saved) {
+  if (op_.needs_gradient(i))
+    kernel_.gradients.push_back(
+        {.input = static_cast<std::int32_t>(i), .over_saved = static_cast<std::int32_t>(saved)});
   return *this;
 }
 

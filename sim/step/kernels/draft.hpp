@@ -12,6 +12,8 @@
 
 namespace tidemark::kernels {
 
+using Layout = GradientRule::Layout;
+
 class Draft {
  public:
   explicit Draft(const OpView& op) : op_(op) {}
@@ -32,11 +34,13 @@ class Draft {
 
   Draft& backward();
   /// A fresh gradient of input i in the input's shape and dtype.
-  Draft& gradient(std::size_t i);
+  Draft& gradient(std::size_t i, Layout layout = Layout::contiguous);
   /// The same with bytes of its own: an fp32 gradient of a bf16 tensor, say.
   Draft& gradient_of_bytes(std::size_t i, std::int64_t bytes);
   /// The incoming gradient, or a view of it, goes on to input i.
-  Draft& pass(std::size_t i, std::size_t from_output = 0);
+  Draft& pass(std::size_t i, Layout layout = Layout::contiguous, std::size_t from_output = 0);
+  /// The gradient of input i is written over the saved tensor of that number (in order of saving).
+  Draft& over_saved(std::size_t i, std::size_t saved);
 
   Draft& matmul_flops(std::int64_t forward, std::int64_t backward);
   Draft& other_flops(std::int64_t forward, std::int64_t backward);

@@ -88,7 +88,7 @@ Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std:
   if (keeps == Keeps::input) k.save_input(0);
   if (keeps == Keeps::input && has_bias) k.save_input(1);
   if (keeps == Keeps::output) k.save_output(0);
-  k.backward().gradient(0);
+  k.backward().gradient(0, Layout::like_input);
   if (has_bias) k.gradient(1);
   k.run();
   const std::int64_t bias_ops = has_bias ? 1 : 0;
@@ -219,7 +219,8 @@ Kernel attention(const OpView& op) {
 Kernel view(const OpView& op) {
   Draft k(op);
   k.backward();
-  if (elements(op.output(0)) == elements(op.input(0))) return k.pass(0).finish();
+  const Layout layout = op.op.attributes.dims.empty() ? Layout::reshape : Layout::transpose;
+  if (elements(op.output(0)) == elements(op.input(0))) return k.pass(0, layout).finish();
   return k.gradient(0).run().finish();
 }
 
@@ -292,7 +293,7 @@ Kernel mse_loss(const OpView& op) {
 /// The gradient is the incoming scalar seen as a tensor of stride 0.
 Kernel sum(const OpView& op) {
   Draft k(op);
-  k.outputs().run().backward().pass(0);
+  k.outputs().run().backward().pass(0, Layout::expand);
   return k.other_flops(elements(op.input(0)), 0).finish();
 }
 

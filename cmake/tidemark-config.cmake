@@ -1,0 +1,6 @@
+# Read by find_package(tidemark): gives the target tidemark::tidemark.
+include(CMakeFindDependencyMacro)
+find_dependency(fmt)
+find_dependency(yaml-cpp)
+find_dependency(Threads)
+include(${CMAKE_CURRENT_LIST_DIR}/tidemark-targets.cmake)

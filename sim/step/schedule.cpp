@@ -42,10 +42,15 @@ std::int32_t loss_layer(const Program& program) {
   return -1;
 }
 
+/// From plan steps on layers to turns of ops.
 class Expansion {
  public:
   Expansion(const Program& program, const Plan& plan)
-      : program_(program), ranges_(ops_by_layer(program)), dropped_(program.ops.size(), false) {
+      : program_(program),
+        takes_(plan.checkpointing.kind != Checkpointing::Kind::direct),
+        ranges_(ops_by_layer(program)),
+        dropped_(program.ops.size(), false),
+        region_(program.ops.size(), -1) {
     for (const PlanStep& step : plan.steps) expand(step);
     decide_saves();
   }
@@ -60,12 +65,14 @@ class Expansion {
       throw InputError("the plan names layer " + std::to_string(layer) + " of a model with " +
                        std::to_string(ranges_.size()) + " layers");
     const bool loss = program_.layers[static_cast<std::size_t>(layer)].name == "loss";
-    const std::vector<OpIndex> ops = ops_of(step, ranges_[static_cast<std::size_t>(layer)]);
+    const OpRange& range = ranges_[static_cast<std::size_t>(layer)];
+    const std::vector<OpIndex> ops = ops_of(step, range);
     switch (step.action) {
       case Action::forward:
       case Action::loss:
         for (const OpIndex k : ops) {
-          run(k, loss ? Phase::loss : Phase::forward);
+          region_[static_cast<std::size_t>(k)] = step.region;
+          push(Turn::What::run, k, loss ? Phase::loss : Phase::forward);
           if (step.keep != Keep::all) drop(k);
         }
         break;
@@ -73,18 +80,30 @@ class Expansion {
         for (const OpIndex k : ops) drop(k);
         break;
       case Action::recompute:
-        for (const OpIndex k : ops) run(k, Phase::recompute);
+        recompute(step, range, ops);
         break;
       case Action::backward:
-        for (std::size_t i = ops.size(); i-- > 0;)
-          result.turns.push_back({Turn::What::backward, ops[i], Phase::backward, false});
+        for (std::size_t i = ops.size(); i-- > 0;) push(Turn::What::backward, ops[i], Phase::backward);
         break;
       default:
         throw InputError("a plan for a program cannot hold discards or copies");
     }
   }
 
-  void run(OpIndex k, Phase phase) { result.turns.push_back({Turn::What::run, k, phase, false}); }
+  /// Runs the named ops again; where a framework carries the region out, the others take their kept results.
+  void recompute(const PlanStep& step, const OpRange& range, const std::vector<OpIndex>& ops) {
+    for (OpIndex k = range.begin; k < range.end; ++k) {
+      const bool runs = std::ranges::binary_search(ops, k);
+      if (runs)
+        push(Turn::What::run, k, Phase::recompute);
+      else if (takes_ && dropped_[static_cast<std::size_t>(k)] && step.keep == Keep::all)
+        push(Turn::What::take, k, Phase::recompute);
+    }
+  }
+
+  void push(Turn::What what, OpIndex k, Phase phase) {
+    result.turns.push_back({what, k, phase, false, region_[static_cast<std::size_t>(k)]});
+  }
   void drop(OpIndex k) { dropped_[static_cast<std::size_t>(k)] = true; }
 
   /// The first run saves unless dropped; of a dropped op's further runs the last one before its backward does.
@@ -98,9 +117,7 @@ class Expansion {
         ++backwards[k];
         if (last[k] != nullptr) last[k]->saves = true;
         if (runs[k] == 0) throw InputError("the plan runs '" + program_.ops[k].name + "' backward before forward");
-        continue;
-      }
-      if (runs[k]++ == 0) {
+      } else if (runs[k]++ == 0) {
         turn.saves = !dropped_[k];
       } else if (dropped_[k] && backwards[k] == 0) {
         last[k] = &turn;
@@ -116,14 +133,47 @@ class Expansion {
   }
 
   const Program& program_;
+  bool takes_ = false;
   std::vector<OpRange> ranges_;
   std::vector<bool> dropped_;
+  std::vector<std::int32_t> region_;
 };
 
-}  // namespace
+bool is_recompute(const Turn& turn) { return turn.what != Turn::What::backward && turn.phase == Phase::recompute; }
 
-Schedule schedule(const Program& program, const Plan& plan, const std::vector<Kernel>& kernels) {
-  Schedule out = Expansion(program, plan).result;
+bool saves_results(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.saved, [](const Saved& saved) { return saved.of != Saved::Of::input; });
+}
+
+/// torch.utils.checkpoint without re-entrance: recomputation starts when the first saved tensor of the region is
+/// asked for, and (2.x) ends at the last one that is saved: before that kernel runs if it saves inputs alone.
+void place_at_first_unpack(Schedule& schedule, const std::vector<Kernel>& kernels, bool stops_early) {
+  std::vector<Turn> out;
+  const std::vector<Turn>& in = schedule.turns;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (!is_recompute(in[i])) {
+      out.push_back(in[i]);
+      continue;
+    }
+    std::size_t end = i;
+    while (end < in.size() && is_recompute(in[end]) && in[end].region == in[i].region) ++end;
+    std::vector<Turn> block(in.begin() + static_cast<std::ptrdiff_t>(i), in.begin() + static_cast<std::ptrdiff_t>(end));
+    while (stops_early && !block.empty() && kernels[static_cast<std::size_t>(block.back().op)].saved.empty())
+      block.pop_back();
+    if (stops_early && !block.empty() && block.back().what == Turn::What::run &&
+        !saves_results(kernels[static_cast<std::size_t>(block.back().op)]))
+      block.back().what = Turn::What::save;
+    std::size_t at = end;
+    while (at < in.size() && in[at].region == in[i].region &&
+           kernels[static_cast<std::size_t>(in[at].op)].saved.empty())
+      out.push_back(in[at++]);
+    out.insert(out.end(), block.begin(), block.end());
+    i = at - 1;
+  }
+  schedule.turns = std::move(out);
+}
+
+void find_last_reads(Schedule& out, const Program& program, const std::vector<Kernel>& kernels) {
   // Backwards over the turns: the first read met is the last one of the version.
   std::vector<bool> read_later(program.tensors.size(), false);
   out.last_reads.resize(out.turns.size());
@@ -136,17 +186,54 @@ Schedule schedule(const Program& program, const Plan& plan, const std::vector<Ke
       read_later[static_cast<std::size_t>(t)] = true;
       out.last_reads[i].push_back(t);
     };
-    if (turn.what == Turn::What::run) {
+    if (turn.what == Turn::What::run || turn.what == Turn::What::take) {
       for (const TensorId t : op.outputs) {
         if (!read_later[static_cast<std::size_t>(t)]) out.last_reads[i].push_back(t);
         read_later[static_cast<std::size_t>(t)] = false;
       }
+    }
+    if (turn.what == Turn::What::run) {
       for (const TensorId t : op.inputs) read(t);
-    } else if (out.cached[k]) {
+    } else if (turn.what != Turn::What::backward || out.cached[k]) {
       for (const Saved& saved : kernels[k].saved)
         if (saved.of == Saved::Of::input) read(op.inputs[static_cast<std::size_t>(saved.index)]);
     }
   }
+}
+
+void find_regions(Schedule& out, const Program& program, const std::vector<Kernel>& kernels) {
+  std::vector<std::int32_t> made_in(program.tensors.size(), -1);
+  const auto add = [](std::vector<TensorId>& list, TensorId t) {
+    if (std::ranges::find(list, t) == list.end()) list.push_back(t);
+  };
+  for (const Turn& turn : out.turns) {
+    if (turn.what == Turn::What::backward || turn.phase == Phase::recompute) continue;
+    const ProgramOp& op = program.ops[static_cast<std::size_t>(turn.op)];
+    if (turn.region >= static_cast<std::int32_t>(out.regions.size()))
+      out.regions.resize(static_cast<std::size_t>(turn.region) + 1);
+    for (const TensorId t : op.inputs) {
+      const Category category = program.tensors[static_cast<std::size_t>(t)].category;
+      if (category == Category::parameter || category == Category::input) continue;
+      const std::int32_t maker = made_in[static_cast<std::size_t>(t)];
+      if (maker == turn.region) continue;
+      if (turn.region >= 0) add(out.regions[static_cast<std::size_t>(turn.region)].inputs, t);
+      if (maker >= 0) add(out.regions[static_cast<std::size_t>(maker)].outputs, t);
+    }
+    for (const TensorId t : op.outputs) made_in[static_cast<std::size_t>(t)] = turn.region;
+    if (turn.region >= 0)
+      out.regions[static_cast<std::size_t>(turn.region)].saved_tensors +=
+          static_cast<std::int32_t>(kernels[static_cast<std::size_t>(turn.op)].saved.size());
+  }
+}
+
+}  // namespace
+
+Schedule schedule(const Program& program, const Plan& plan, const std::vector<Kernel>& kernels, bool stops_early) {
+  Schedule out = Expansion(program, plan).result;
+  if (plan.checkpointing.kind == Checkpointing::Kind::nonreentrant)
+    place_at_first_unpack(out, kernels, stops_early && plan.checkpointing.early_stop);
+  find_regions(out, program, kernels);
+  find_last_reads(out, program, kernels);
   return out;
 }
 

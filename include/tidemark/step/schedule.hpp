@@ -14,23 +14,39 @@
 namespace tidemark {
 
 struct Turn {
-  enum class What : std::uint8_t { run, backward } what = What::run;
+  enum class What : std::uint8_t {
+    run,   // the kernel runs
+    save,  // early stop: the node saves its inputs, the kernel does not run
+    take,  // selective: the outputs come from the region's cache, the node saves
+    backward,
+  } what = What::run;
   OpIndex op = 0;
   Phase phase = Phase::forward;
-  bool saves = false;  // run: the node takes hold of what backward needs
+  bool saves = false;        // run: the node takes hold of what backward needs
+  std::int32_t region = -1;  // the checkpointed region the op stands in
   friend bool operator==(const Turn&, const Turn&) = default;
+};
+
+/// A checkpointed region as the framework sees it.
+struct Region {
+  std::vector<TensorId> inputs;    // made outside, read inside; parameters and batch inputs aside
+  std::vector<TensorId> outputs;   // made inside, read outside
+  std::int32_t saved_tensors = 0;  // of all its nodes
+  friend bool operator==(const Region&, const Region&) = default;
 };
 
 struct Schedule {
   std::vector<Turn> turns;
   /// By turn: tensors whose current version nobody reads by name after it.
   std::vector<std::vector<TensorId>> last_reads;
-  /// By op: dropped by forward and never run again. Its node keeps outputs and temporaries; the inputs it saved are
-  /// taken from the recomputation (torch's selective checkpointing keeps a matmul's result, not its operands).
+  /// By op: dropped by forward and never run again, nor taken. Its node keeps outputs and temporaries; the inputs it
+  /// saved are looked up when its backward runs (a selective set recomputed just in time).
   std::vector<bool> cached;
+  std::vector<Region> regions;
 };
 
 /// Throws InputError where the Plan does not fit the Program: a layer out of range, an op without its one backward.
-Schedule schedule(const Program& program, const Plan& plan, const std::vector<Kernel>& kernels);
+/// `stops_early`: the runtime can end a nonreentrant recomputation early (PyTorch 2).
+Schedule schedule(const Program& program, const Plan& plan, const std::vector<Kernel>& kernels, bool stops_early);
 
 }  // namespace tidemark

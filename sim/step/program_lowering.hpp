@@ -1,0 +1,145 @@
+/// How does the framework carry a Schedule out: who holds each storage, and when does it let go?
+///
+/// Holders of a version of a tensor: later turns that read it (one hold), its host variable (one), the autograd nodes
+/// that saved it, the checkpointed region whose input it is. Internal to the lowering of Programs.
+#pragma once
+
+#include <vector>
+
+#include "tidemark/step/emitter.hpp"
+#include "tidemark/step/gradients.hpp"
+#include "tidemark/step/kernel.hpp"
+#include "tidemark/step/lower.hpp"
+#include "tidemark/step/optimizer.hpp"
+#include "tidemark/step/runtime.hpp"
+#include "tidemark/step/schedule.hpp"
+
+namespace tidemark {
+
+class ProgramLowering {
+ public:
+  ProgramLowering(const Program& program, const Plan& plan, const Training& training);
+  Step lower();
+
+ private:
+  static constexpr StorageId none = no_id;
+
+  /// What the autograd node of one op holds until it has run, parallel to Kernel::saved; `none` where the region's
+  /// recomputation or a cached op's look-up fills it in.
+  struct Node {
+    std::vector<StorageId> saved;
+    bool recomputed = false;  // filled by a recomputation through saved-tensor hooks
+  };
+
+  /// What the framework holds for a checkpointed region.
+  struct RegionState {
+    StorageId rng = none;      // generator state as forward found it
+    StorageId rng_now = none;  // as the recomputation found it
+    std::vector<StorageId> inputs;
+    std::vector<StorageId> cache;            // by op's first output: kept results of a selective region
+    std::vector<StorageId> outputs;          // reentrant: the recomputed outputs
+    std::vector<GradientId> incoming;        // reentrant: the gradients the region was called with
+    std::vector<GradientId> leaf_gradients;  // reentrant: of the detached inputs
+    std::int32_t saved_left = 0;
+  };
+
+  // ---- setting up (lower_program.cpp)
+  std::vector<Kernel> all_kernels() const;
+  void emit_static();
+  void add_parameter(TensorId t, StorageId id);
+  void emit_main_gradients();
+
+  // ---- one micro-batch (lower_program.cpp)
+  void emit_micro_batch();
+  void emit_turn(const Turn& turn);
+  void let_go(std::size_t turn_index);
+  void end_backward();
+  void emit_optimizer();
+  void emit_zero_grad();
+
+  // ---- forward and recompute (lower_forward.cpp)
+  void emit_run(const Turn& turn);
+  void emit_save_only(const Turn& turn);
+  void emit_take(const Turn& turn);
+  void bind_aliases(const ProgramOp& op);
+  void make_output(std::size_t k, std::size_t index);
+  void move_temp(const Move& move, const Kernel& kernel, const ProgramOp& op, std::vector<StorageId>& temps);
+  std::vector<StorageId> touched_by_run(const ProgramOp& op, const std::vector<StorageId>& temps, Phase phase);
+  void save_inputs(std::size_t k, bool caches);
+  void save_results(std::size_t k, const std::vector<StorageId>& temps);
+  void save_one(Node& node, std::size_t i, StorageId id);
+  void hold_variables(const ProgramOp& op);
+  void release_variables(OpIndex k);
+  void drop_variable(TensorId t);
+
+  // ---- backward (lower_backward.cpp)
+  void start_backward();
+  void emit_backward(const Turn& turn);
+  std::vector<GradientId> take_incoming(const ProgramOp& op);
+  void release_incoming(const std::vector<GradientId>& incoming);
+  void load_cached_inputs(std::size_t k);
+  StorageId make_gradient(const ProgramOp& op, const GradientRule& rule);
+  std::vector<StorageId> touched_by_backward(std::size_t k, const std::vector<GradientId>& incoming,
+                                             const std::vector<StorageId>& fresh,
+                                             const std::vector<StorageId>& temps) const;
+  std::vector<GradientId> hand_over(std::size_t k, const std::vector<GradientId>& incoming,
+                                    const std::vector<StorageId>& fresh);
+  GradientId pass_through(const ProgramOp& op, const GradientRule& rule, GradientId incoming);
+  void release_saved(std::size_t k, std::int32_t region);
+  void deliver(TensorId t, GradientId gradient, std::int32_t region, std::vector<GradientId>& late);
+  void deliver_leaf(TensorId t, GradientId gradient, std::vector<GradientId>& late);
+  bool written_in_place(TensorId t) const;
+
+  // ---- checkpointed regions (lower_regions.cpp)
+  bool carried_out() const { return checkpointing_.kind != Checkpointing::Kind::direct; }
+  bool reentrant() const { return checkpointing_.kind == Checkpointing::Kind::reentrant; }
+  void enter_region(const Turn& turn, const Turn* previous);
+  void leave_region(const Turn& turn, const Turn* next);
+  void begin_forward_region(std::int32_t r);
+  void begin_recompute(std::int32_t r);
+  void end_recompute(std::int32_t r);
+  void end_reentrant_backward(std::int32_t r);
+  void count_released(std::int32_t region, std::size_t saved);
+  void release_frame(std::int32_t r);
+
+  // ---- small things
+  const Tensor& tensor(TensorId t) const { return program_.tensors[static_cast<std::size_t>(t)]; }
+  const ProgramOp& op_at(std::size_t k) const { return program_.ops[k]; }
+  StorageId& value(TensorId t) { return values_[static_cast<std::size_t>(t)]; }
+  bool is_static(TensorId t) const;
+  StorageId& leaf_storage(TensorId t) { return leaf_storages_[static_cast<std::size_t>(tensor(t).storage)]; }
+  void mark_activation(StorageId id);
+  StepOp new_op(const ProgramOp& op, Phase phase, const Cost& cost) const;
+  RegionState& region_state(std::int32_t r) { return region_states_[static_cast<std::size_t>(r)]; }
+  const Region& region(std::int32_t r) const { return schedule_.regions[static_cast<std::size_t>(r)]; }
+
+  const Program& program_;
+  const Training& training_;
+  Runtime runtime_;
+  KernelSet kernel_set_;
+  std::vector<Kernel> kernels_;
+  Schedule schedule_;
+  Checkpointing checkpointing_;
+  bool hold_boundaries_ = false;
+  Step step_;
+  Emitter emit_;
+  Gradients gradients_;
+  OptimizerState optimizer_;
+
+  std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
+  std::vector<StorageId> variables_;       // by tensor: what its host variable holds
+  std::vector<GradientId> buffers_;        // by tensor: the input buffer of the node that made it
+  std::vector<StorageId> leaf_storages_;   // by program storage: .grad or the main gradient
+  std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
+  std::vector<StorageId> held_boundaries_;
+  std::vector<OptimizerParameter> optimizer_parameters_;
+  std::vector<TensorId> parameter_tensors_;
+  std::vector<Node> nodes_;  // by op
+  std::vector<RegionState> region_states_;
+  GradientId seed_ = no_gradient;
+  std::int32_t open_region_ = -1;  // the reentrant region whose backward runs
+  int step_number_ = 0;
+  int micro_batch_ = 0;
+};
+
+}  // namespace tidemark

@@ -1,6 +1,8 @@
 /// What does a policy see of a model, whatever the family?
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,11 +12,20 @@
 
 namespace tidemark {
 
+/// An op by its place in an Outline.
+struct OpRef {
+  std::int32_t layer = 0;
+  std::int32_t op = 0;  // within the layer
+  friend auto operator<=>(const OpRef&, const OpRef&) = default;
+};
+
 struct OutlineOp {
   std::string name;    // within the layer: "attention.softmax"
   std::string kind;    // "softmax"; for a layer graph the layer's type
   Bytes output_bytes;  // new bytes its outputs take (aliases 0)
   Flops forward_flops;
+  Bytes saved_bytes;          // what its node holds that no earlier op of the layer holds already
+  std::vector<OpRef> inputs;  // ops whose outputs it reads, all of them earlier; empty: only inputs and parameters
   friend bool operator==(const OutlineOp&, const OutlineOp&) = default;
 };
 
@@ -23,7 +34,7 @@ struct OutlineLayer {
   std::string type;            // attention, ffn, other, block
   bool is_block = false;       // policies count blocks: block i is the i-th of these
   Bytes saved_bytes;           // what it saves when run in full
-  std::vector<OutlineOp> ops;  // a layer-graph layer has exactly one
+  std::vector<OutlineOp> ops;  // in forward order
   friend bool operator==(const OutlineLayer&, const OutlineLayer&) = default;
 };
 
@@ -34,6 +45,9 @@ struct Outline {
   friend bool operator==(const Outline&, const Outline&) = default;
 };
 
+/// A layer is one op of the layer's name and type. Where only a part of its forward FLOPs is attention, it is two:
+/// op 0 "attention" and op 1 "rest" (of the layer's type, but never again attention), so that a plan can run op 0
+/// alone.
 Outline outline(const LayerGraph& graph);
 
 }  // namespace tidemark

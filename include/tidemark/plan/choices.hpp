@@ -1,0 +1,37 @@
+/// What does a policy give up, and what runs again, before a schedule says when?
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/program/outline.hpp"
+
+namespace tidemark {
+
+enum class OpChoice : std::uint8_t {
+  hold,    // its node holds what it saved from forward to backward
+  rerun,   // its node holds nothing; the op runs again and saves then
+  cached,  // its node holds nothing but the op's results stay, so that it need not run again: only what it saved of its
+           // inputs comes from the ops that do (selective checkpointing's "must save")
+};
+
+struct Choices {
+  std::vector<std::vector<OpChoice>> ops;          // by layer, by op
+  std::vector<std::vector<std::int32_t>> regions;  // layers recomputed together, in forward order
+  std::vector<std::string> warnings;
+
+  /// Every op of the layer runs again: the layer runs as Fc or Fn.
+  bool is_whole(std::int32_t layer) const;
+  bool has(std::int32_t layer, OpChoice choice) const;
+};
+
+/// Indices of the layers that policies count, in order.
+std::vector<std::int32_t> block_layers(const Outline& outline);
+
+/// For every kind but Sequence and Given, which are ordered already. Throws InputError where settings are out of range
+/// or do not fit the model.
+Choices choose(const PolicyKind& kind, const Outline& outline);
+
+}  // namespace tidemark

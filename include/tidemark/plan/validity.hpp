@@ -1,0 +1,19 @@
+/// Can this plan run on this model at all?
+#pragma once
+
+#include "tidemark/plan/plan.hpp"
+#include "tidemark/program/outline.hpp"
+
+namespace tidemark {
+
+/// Throws InputError that names the first step at fault:
+///   - it names a layer or op that is not there, or ops out of order;
+///   - an op runs forward twice, or again before it ran, or the loss does not stand once between forward and backward;
+///   - an op runs backward twice, never, or before an op that reads its output has;
+///   - an op runs backward when what it saved is gone;
+///   - a layer runs, or runs backward, when the output of a block that it reads has been given up. Fn gives up the
+///     output of a block that no other layer reads, Dx and Dxbar what they name. Outputs with several readers, and
+///     those of layers that are no blocks, stay as long as somebody reads them.
+void check_plan(const Plan& plan, const Outline& outline);
+
+}  // namespace tidemark

@@ -1,0 +1,262 @@
+#include "tidemark/plan/order.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+
+#include "tidemark/base/errors.hpp"
+#include "tidemark/plan/selection.hpp"
+
+namespace tidemark {
+namespace {
+
+using Layers = std::span<const std::int32_t>;
+
+class Ordering {
+ public:
+  Ordering(const Choices& choices, const Policy& policy, const Outline& outline)
+      : choices_(choices), policy_(policy), outline_(outline), region_of_(outline.layers.size(), -1) {
+    for (std::size_t r = 0; r < choices.regions.size(); ++r)
+      for (const std::int32_t layer : choices.regions[r])
+        region_of_[static_cast<std::size_t>(layer)] = static_cast<std::int32_t>(r);
+    next_region_ = static_cast<std::int32_t>(choices.regions.size());
+  }
+
+  std::vector<PlanStep> steps() {
+    place_recomputes();
+    forward();
+    backward();
+    return std::move(steps_);
+  }
+
+ private:
+  const OutlineLayer& at(std::int32_t layer) const { return outline_.layers[static_cast<std::size_t>(layer)]; }
+  const std::vector<OpChoice>& choices_of(std::int32_t layer) const {
+    return choices_.ops[static_cast<std::size_t>(layer)];
+  }
+  OpChoice choice(OpRef op) const { return choices_of(op.layer)[static_cast<std::size_t>(op.op)]; }
+  std::int32_t region_of(std::int32_t layer) const { return region_of_[static_cast<std::size_t>(layer)]; }
+  std::int32_t op_count(std::int32_t layer) const { return static_cast<std::int32_t>(at(layer).ops.size()); }
+  /// The first of these layers' ops to run backward.
+  OpRef last_op(Layers layers) const {
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
+      if (op_count(*layer) > 0) return {*layer, op_count(*layer) - 1};
+    return {layers.back(), -1};
+  }
+  /// The loss of a program runs as the loss step, not as a layer of its own.
+  bool is_loss(std::int32_t layer) const { return !at(layer).is_block && at(layer).name == "loss"; }
+
+  void forward();
+  void backward();
+  bool reads_outside_its_region(std::int32_t layer) const;
+
+  void place_recomputes();
+  void place_region(const std::vector<std::int32_t>& layers, OpRef before);
+  void place_just_in_time();
+  void place_nested(Layers layers, std::span<const int> levels, std::int32_t region);
+  OpRef named_op(const std::vector<std::int32_t>& layers) const;
+  void ops_taken_by(OpRef op, std::int32_t region, std::set<OpRef>& out) const;
+  void place(OpRef before, std::int32_t layer, std::vector<std::int32_t> ops, Keep keep, std::int32_t region);
+
+  const Choices& choices_;
+  const Policy& policy_;
+  const Outline& outline_;
+  std::vector<std::int32_t> region_of_;  // by layer
+  std::int32_t next_region_ = 0;
+  std::map<OpRef, std::vector<PlanStep>> before_;  // by the backward op they stand before
+  std::set<OpRef> placed_;                         // just_in_time: ops that have run again
+  std::vector<PlanStep> steps_;
+};
+
+/// The boundaries of a region stay for it: its first layer keeps its input, and so does one that reads past the region.
+bool Ordering::reads_outside_its_region(std::int32_t layer) const {
+  const std::int32_t region = region_of(layer);
+  if (choices_.regions[static_cast<std::size_t>(region)].front() == layer) return true;
+  return std::ranges::any_of(at(layer).ops, [&](const OutlineOp& op) {
+    return std::ranges::any_of(
+        op.inputs, [&](const OpRef& input) { return at(input.layer).is_block && region_of(input.layer) != region; });
+  });
+}
+
+void Ordering::forward() {
+  for (std::int32_t layer = 0; layer < static_cast<std::int32_t>(outline_.layers.size()); ++layer) {
+    if (is_loss(layer)) continue;
+    const std::int32_t region = region_of(layer);
+    if (choices_.is_whole(layer)) {
+      steps_.push_back(
+          {Action::forward, layer, {}, reads_outside_its_region(layer) ? Keep::input : Keep::none, region});
+      continue;
+    }
+    steps_.push_back({Action::forward, layer, {}, Keep::all, region});
+    if (region < 0) continue;
+    PlanStep drop{Action::drop, layer, {}, Keep::all, region};
+    for (std::int32_t k = 0; k < op_count(layer); ++k)
+      if (choice({layer, k}) != OpChoice::hold) drop.ops.push_back(k);
+    if (drop.ops.empty()) continue;
+    if (drop.ops.size() == at(layer).ops.size()) drop.ops.clear();
+    steps_.push_back(drop);
+  }
+  steps_.push_back({Action::loss, -1, {}, Keep::all, -1});
+}
+
+void Ordering::backward() {
+  for (auto layer = static_cast<std::int32_t>(outline_.layers.size()) - 1; layer >= 0; --layer) {
+    std::int32_t end = op_count(layer);  // ops from here on have their backward behind them
+    const auto run_down_to = [&](std::int32_t first) {
+      PlanStep step{Action::backward, layer, {}, Keep::all, -1};
+      const bool all = first == 0 && end == op_count(layer);
+      for (std::int32_t k = first; k < end && !all; ++k) step.ops.push_back(k);
+      steps_.push_back(step);
+      end = first;
+    };
+    for (std::int32_t k = op_count(layer) - 1; k >= 0; --k) {
+      const auto recomputes = before_.find({layer, k});
+      if (recomputes == before_.end()) continue;
+      if (k + 1 < end) run_down_to(k + 1);
+      steps_.insert(steps_.end(), recomputes->second.begin(), recomputes->second.end());
+    }
+    run_down_to(0);
+  }
+}
+
+void Ordering::place(OpRef before, std::int32_t layer, std::vector<std::int32_t> ops, Keep keep, std::int32_t region) {
+  if (static_cast<std::int32_t>(ops.size()) == op_count(layer)) ops.clear();
+  before_[before].push_back({Action::recompute, layer, std::move(ops), keep, region});
+}
+
+void Ordering::place_recomputes() {
+  if (policy_.schedule == RecomputeSchedule::just_in_time) return place_just_in_time();
+  std::vector<std::int32_t> all_layers(outline_.layers.size());
+  std::iota(all_layers.begin(), all_layers.end(), 0);
+  for (const auto& layers : choices_.regions) {
+    switch (policy_.schedule) {
+      case RecomputeSchedule::just_in_time:
+        break;
+      case RecomputeSchedule::per_segment:
+        if (policy_.nested.empty())
+          place_region(layers, last_op(layers));
+        else
+          place_nested(layers, policy_.nested, region_of(layers.front()));
+        break;
+      case RecomputeSchedule::up_front:
+        place_region(layers, last_op(all_layers));
+        break;
+      case RecomputeSchedule::on_grad_of:
+        place_region(layers, named_op(layers));
+        break;
+    }
+  }
+}
+
+void Ordering::place_region(const std::vector<std::int32_t>& layers, OpRef before) {
+  for (const std::int32_t layer : layers) {
+    std::vector<std::int32_t> ops;
+    for (std::int32_t k = 0; k < op_count(layer); ++k)
+      if (choice({layer, k}) == OpChoice::rerun) ops.push_back(k);
+    if (!ops.empty()) place(before, layer, std::move(ops), Keep::all, region_of(layer));
+  }
+}
+
+/// `levels` are the intervals left to split by, outermost first. The last inner region is rebuilt at once, so the run
+/// that makes the inner regions' inputs stops before it.
+void Ordering::place_nested(Layers layers, std::span<const int> levels, std::int32_t region) {
+  const OpRef before = last_op(layers);
+  while (!levels.empty() && static_cast<std::size_t>(levels.front()) >= layers.size()) levels = levels.subspan(1);
+  if (levels.empty()) {
+    for (const std::int32_t layer : layers) place(before, layer, {}, Keep::all, region);
+    return;
+  }
+  const auto interval = static_cast<std::size_t>(levels.front());
+  const std::size_t last = (layers.size() - 1) / interval * interval;
+  for (std::size_t i = 0; i < last; ++i)
+    place(before, layers[i], {}, i % interval == 0 ? Keep::input : Keep::none, region);
+  for (std::size_t first = 0; first <= last; first += interval)
+    place_nested(layers.subspan(first, std::min(interval, layers.size() - first)), levels.subspan(1), next_region_++);
+}
+
+/// Ops of the region that must run again so that `op` has what its backward takes: what it reads, and what that reads,
+/// up to what is held.
+void Ordering::ops_taken_by(OpRef op, std::int32_t region, std::set<OpRef>& out) const {
+  std::vector<OpRef> pending = {op};
+  while (!pending.empty()) {
+    const OpRef next = pending.back();
+    pending.pop_back();
+    const bool again = choice(next) == OpChoice::rerun;
+    if (again && (placed_.contains(next) || !out.insert(next).second)) continue;
+    if (!again && next != op) continue;
+    for (const OpRef& input : at(next.layer).ops[static_cast<std::size_t>(next.op)].inputs)
+      if (region_of(input.layer) == region) pending.push_back(input);
+  }
+}
+
+void Ordering::place_just_in_time() {
+  for (auto layer = static_cast<std::int32_t>(outline_.layers.size()) - 1; layer >= 0; --layer)
+    for (std::int32_t k = op_count(layer) - 1; k >= 0; --k) {
+      const OpRef op{layer, k};
+      if (choice(op) == OpChoice::hold) continue;
+      std::set<OpRef> taken;  // in forward order
+      ops_taken_by(op, region_of(layer), taken);
+      placed_.insert(taken.begin(), taken.end());
+      std::map<std::int32_t, std::vector<std::int32_t>> by_layer;
+      for (const OpRef& t : taken) by_layer[t.layer].push_back(t.op);
+      for (auto& [of, ops] : by_layer) place(op, of, std::move(ops), Keep::all, region_of(of));
+    }
+}
+
+OpRef Ordering::named_op(const std::vector<std::int32_t>& layers) const {
+  const std::int32_t layer = layers.back();
+  const auto& ops = at(layer).ops;
+  std::int32_t found = -1;
+  for (std::int32_t k = 0; k < op_count(layer); ++k) {
+    const OutlineOp& op = ops[static_cast<std::size_t>(k)];
+    if (matches(policy_.on_grad_of, op)) found = k;
+    if (op.name != policy_.on_grad_of) continue;
+    found = k;
+    break;
+  }
+  if (found < 0) {
+    std::string known;
+    for (const OutlineOp& op : ops) known += (known.empty() ? "" : ", ") + op.name;
+    throw InputError("'on_grad_of' names no op '" + policy_.on_grad_of + "' of '" + at(layer).name +
+                     "'; expected one of " + known);
+  }
+  for (std::int32_t k = found + 1; k < op_count(layer); ++k)
+    if (choice({layer, k}) != OpChoice::hold)
+      throw InputError("'on_grad_of: " + policy_.on_grad_of + "' is too late for '" +
+                       ops[static_cast<std::size_t>(k)].name + "' of '" + at(layer).name +
+                       "', which runs backward before it; expected that op or a later one");
+  return {layer, found};
+}
+
+void check_settings(const Choices& choices, const Policy& policy) {
+  if (policy.schedule == RecomputeSchedule::on_grad_of && policy.on_grad_of.empty())
+    throw InputError("schedule on_grad_of needs the name of an op in 'on_grad_of'");
+  if (policy.schedule != RecomputeSchedule::on_grad_of && !policy.on_grad_of.empty())
+    throw InputError("'on_grad_of' has a meaning with schedule on_grad_of only");
+  if (policy.nested.empty()) return;
+  if (policy.schedule != RecomputeSchedule::per_segment)
+    throw InputError("'nested' has a meaning with schedule per_segment only");
+  for (const int interval : policy.nested)
+    if (interval < 1) throw InputError("'nested' intervals must be at least 1, not " + std::to_string(interval));
+  for (const auto& layers : choices.regions)
+    for (const std::int32_t layer : layers)
+      if (!choices.is_whole(layer)) throw InputError("'nested' needs a policy whose regions are whole blocks");
+}
+
+}  // namespace
+
+Plan put_in_order(const Choices& choices, const Policy& policy, const Outline& outline) {
+  check_settings(choices, policy);
+  Plan plan;
+  plan.warnings = choices.warnings;
+  plan.steps = Ordering(choices, policy, outline).steps();
+  for (const int interval : policy.nested)
+    if (std::ranges::none_of(choices.regions,
+                             [&](const auto& r) { return r.size() > static_cast<std::size_t>(interval); }))
+      plan.warnings.push_back("nested interval " + std::to_string(interval) + " splits no region");
+  return plan;
+}
+
+}  // namespace tidemark

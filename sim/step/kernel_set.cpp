@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "kernels/draft.hpp"
@@ -52,6 +54,7 @@ Outline outline(const Program& program, const KernelSet& kernels) {
   for (const Layer& layer : program.layers) out.layers.push_back({layer.name, layer.type, layer.is_block, {}, {}});
   // A storage that several nodes of a layer save is counted once; the batch and the parameters live anyway.
   std::set<std::pair<std::int32_t, std::int32_t>> counted;
+  std::vector<std::optional<OpRef>> maker(program.tensors.size());
   for (const ProgramOp& op : program.ops) {
     const Kernel kernel = kernels.kernel(program, op);
     OutlineLayer& layer = out.layers[static_cast<std::size_t>(op.layer)];
@@ -68,14 +71,21 @@ Outline outline(const Program& program, const KernelSet& kernels) {
     for (const Saved& saved : kernel.saved) {
       const auto i = static_cast<std::size_t>(saved.index);
       if (saved.of == Saved::Of::temp) {
-        layer.saved_bytes += kernel.temps[i].bytes;
+        row.saved_bytes += kernel.temps[i].bytes;
         continue;
       }
       const Tensor& tensor = at(program, saved.of == Saved::Of::input ? op.inputs[i] : op.outputs[i]);
       if (tensor.category == Category::parameter || tensor.category == Category::input) continue;
       if (counted.emplace(op.layer, tensor.storage).second)
-        layer.saved_bytes += program.storages[static_cast<std::size_t>(tensor.storage)].bytes;
+        row.saved_bytes += program.storages[static_cast<std::size_t>(tensor.storage)].bytes;
     }
+    layer.saved_bytes += row.saved_bytes;
+    for (const TensorId id : op.inputs)
+      if (const auto& made = maker[static_cast<std::size_t>(id)]) row.inputs.push_back(*made);
+    std::ranges::sort(row.inputs);
+    row.inputs.erase(std::unique(row.inputs.begin(), row.inputs.end()), row.inputs.end());
+    for (const TensorId id : op.outputs)
+      maker[static_cast<std::size_t>(id)] = {op.layer, static_cast<std::int32_t>(layer.ops.size()) - 1};
   }
   return out;
 }

@@ -62,6 +62,22 @@ TEST_CASE("mlp: parameters and names") {
   CHECK(program.layers.back().name == "loss");
 }
 
+TEST_CASE("mlp: an op's inputs are the ops that made what it reads") {
+  using Refs = std::vector<OpRef>;
+  MlpSpec spec;
+  spec.style = "residual";
+  const OutlineLayer layer = ideal_outline(spec).layers[1];  // fc1, + bias, relu, fc2, + bias, residual sum
+  CHECK(layer.ops[0].inputs == Refs{{0, 5}});
+  CHECK(layer.ops[3].inputs == Refs{{1, 2}});
+  CHECK(layer.ops[5].inputs == Refs{{0, 5}, {1, 4}});
+  CHECK(ideal_outline(spec).layers[0].ops[0].inputs.empty());
+  Bytes saved;
+  for (const OutlineOp& op : layer.ops) saved += op.saved_bytes;
+  CHECK(saved == layer.saved_bytes);
+  CHECK(layer.ops[0].saved_bytes == Bytes{B});  // its input; relu's output is the next saved
+  CHECK(layer.ops[2].saved_bytes == Bytes{H});
+}
+
 TEST_CASE("mlp: mistakes are named") {
   struct Case {
     std::string name;

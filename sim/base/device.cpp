@@ -2,24 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tidemark {
 namespace {
 
-double seconds(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
+constexpr std::int64_t longest = std::numeric_limits<std::int64_t>::max();
 
-Nanos rounded_up(double seconds) { return {static_cast<std::int64_t>(std::ceil(seconds * 1e9))}; }
+/// ceil(amount / rate) in nanoseconds, 0 without a rate, `longest` when it is past 2^63. Exact for whole rates: the
+/// floating-point quotient is only a first guess, as 312 TFLOP at 312 TFLOP/s must be a second and not one more.
+Nanos time_for(Int128 amount, double rate) {
+  if (rate <= 0 || amount <= 0) return {};
+  const bool narrow = amount <= longest;  // always, for one op; and much the faster conversion
+  const double wide = narrow ? static_cast<double>(static_cast<std::int64_t>(amount)) : static_cast<double>(amount);
+  const double guess = wide * 1e9 / rate;
+  if (guess >= static_cast<double>(longest)) return {longest};
+  auto nanos = static_cast<std::int64_t>(guess) + 1;
+  if (rate >= static_cast<double>(longest)) return {nanos};
+  const auto whole_rate = static_cast<std::int64_t>(rate);
+  if (static_cast<double>(whole_rate) != rate) return {static_cast<std::int64_t>(std::ceil(guess))};
+  const Int128 work = amount * 1'000'000'000;
+  while (Int128{nanos} * whole_rate < work) ++nanos;
+  while (Int128{nanos - 1} * whole_rate >= work) --nanos;
+  return {nanos};
+}
 
 }  // namespace
 
 Nanos duration(const Device& device, DType dtype, Flops flops, Bytes moved) {
-  const double work = seconds(static_cast<double>(flops.count), device.flops[static_cast<std::size_t>(dtype)]);
-  const double traffic = seconds(static_cast<double>(moved.count), device.memory_bandwidth);
-  return device.launch_time + rounded_up(std::max(work, traffic));
+  const Nanos work = time_for(flops.count, device.flops[static_cast<std::size_t>(dtype)]);
+  const Nanos traffic = time_for(moved.count, device.memory_bandwidth);
+  std::int64_t nanos = 0;
+  return {__builtin_add_overflow(device.launch_time.count, std::max(work, traffic).count, &nanos) ? longest : nanos};
 }
 
-Nanos copy_duration(double bandwidth, Bytes bytes) {
-  return rounded_up(seconds(static_cast<double>(bytes.count), bandwidth));
-}
+Nanos copy_duration(double bandwidth, Bytes bytes) { return time_for(bytes.count, bandwidth); }
 
 }  // namespace tidemark

@@ -238,6 +238,13 @@ TEST_CASE("simulate: what cannot be counted is refused, naming the op") {
     CAPTURE(c.name);
     CHECK_THROWS_WITH_AS(simulate(c.made.step, {}), c.message.c_str(), InputError);
   }
+  HandStep slow;
+  slow.op("A", 0).run();
+  slow.step.ops[0].has_time = false;
+  slow.step.ops[0].flops = huge;
+  Device device;
+  device.flops.fill(1);
+  CHECK_THROWS_WITH_AS(simulate(slow.step, device), "error: op 'A': time passes 2^63 ns", InputError);
 }
 
 TEST_CASE("simulate: a broken step is our mistake") {

@@ -25,7 +25,8 @@ struct Device {
   std::map<std::string, Bytes> workspaces;  // "cublas": ...
 };
 
-/// launch + ceil(max(flops / F, bytes / B)); a rate that is not given costs nothing.
+/// launch + ceil(max(flops / F, bytes / B)), exact for whole rates; a rate that is not given costs nothing. What passes
+/// 2^63 ns is 2^63 - 1 ns, which `simulate` refuses, naming the op.
 Nanos duration(const Device& device, DType dtype, Flops flops, Bytes moved);
 /// bytes / bandwidth, rounded up; 0 without a bandwidth.
 Nanos copy_duration(double bandwidth, Bytes bytes);

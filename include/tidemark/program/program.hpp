@@ -132,12 +132,12 @@ struct Attributes {
   std::int64_t heads = 0;  // attention: query heads
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::vector<std::int64_t> dims;  // view: the two dimensions exchanged; empty: a reshape, or a slice (fewer elements)
-  bool in_place = false;           // the output is the input's storage
-  std::string implementation;      // "" the profile's; else a rule's name, e.g. "flash", "efficient"
+  std::vector<std::int64_t> dims = {};  // view: the two dimensions exchanged; empty: a reshape, or a slice
+  bool in_place = false;                // the output is the input's storage
+  std::string implementation = {};      // "" the profile's; else a rule's name, e.g. "flash", "efficient"
   // custom only
-  Bytes saved, forward_temporary, backward_temporary;
-  Flops forward_flops, backward_flops;
+  Bytes saved = {}, forward_temporary = {}, backward_temporary = {};
+  Flops forward_flops = {}, backward_flops = {};
   friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 

@@ -1,0 +1,193 @@
+#include <string>
+#include <vector>
+
+#include "decoder.hpp"
+
+namespace tidemark {
+namespace {
+
+struct Heads {
+  TensorId q = no_tensor, k = no_tensor, v = no_tensor;
+  TensorId weights = no_tensor;  // of eager attention, after dropout
+};
+
+/// [.., heads x head_dim] seen as [batch, heads, rows, head_dim], whichever of batch and sequence comes first.
+TensorId split_heads(Decoder& d, const std::string& part, TensorId x, std::int64_t heads) {
+  Shape shape = d.token_rows(heads);
+  shape.push_back(d.spec.head_dim);
+  TensorId out = d.reshape("attention." + part + "_heads", x, shape);
+  if (d.spec.qk_norm && part != "v") out = norm(d, "attention." + part + "_norm", out);
+  if (d.is(ModelCode::megatron)) out = d.transpose("attention." + part + "_batch_first", out, 0, 1);
+  return d.transpose("attention." + part + "_transposed", out, 1, 2);
+}
+
+/// One product for all three (GPT-2's c_attn, Megatron's linear_qkv), split into views. Megatron interleaves: each
+/// group of query heads is followed by its key and its value head, so that grouped query heads do not view as heads but
+/// copy (megatron/core/transformer/attention.py, get_query_key_value_tensors).
+Heads fused_projections(Decoder& d, TensorId x) {
+  const std::int64_t width = d.query_width + 2 * d.kv_width;
+  const TensorId qkv = d.linear("attention.qkv_proj", x, width, d.spec.qkv_bias);
+  Shape q = d.token_rows(d.query_width);
+  Shape kv = d.token_rows(d.kv_width);
+  Shape strides = d.tensor(qkv).strides;
+  if (d.is(ModelCode::megatron)) {
+    q = d.token_rows(d.spec.kv_heads);
+    q.push_back(d.query_width / d.spec.kv_heads);
+    kv = d.token_rows(d.spec.kv_heads);
+    kv.push_back(d.spec.head_dim);
+    strides.back() = width / d.spec.kv_heads;
+    strides.push_back(1);
+  }
+  const std::vector<TensorId> parts = d.program.split(d.name("attention.split"), qkv,
+                                                      {{d.name("attention.q"), q, strides},
+                                                       {d.name("attention.k"), kv, strides},
+                                                       {d.name("attention.v"), kv, strides}});
+  return {split_heads(d, "q", parts[0], d.spec.heads), split_heads(d, "k", parts[1], d.spec.kv_heads),
+          split_heads(d, "v", parts[2], d.spec.kv_heads)};
+}
+
+Heads projections(Decoder& d, TensorId x) {
+  if (d.is(ModelCode::megatron) || d.spec.model_type == "gpt2") return fused_projections(d, x);
+  const auto project = [&](const std::string& part, std::int64_t heads, std::int64_t width) {
+    return split_heads(d, part, d.linear("attention." + part + "_proj", x, width, d.spec.qkv_bias), heads);
+  };
+  Heads heads;
+  heads.q = project("q", d.spec.heads, d.query_width);
+  heads.k = project("k", d.spec.kv_heads, d.kv_width);
+  heads.v = project("v", d.spec.kv_heads, d.kv_width);
+  return heads;
+}
+
+/// apply_rotary_pos_emb (modeling_llama.py): x * cos + rotate_half(x) * sin, where rotate_half is cat(-x2, x1).
+TensorId huggingface_rotary(Decoder& d, const std::string& part, TensorId x) {
+  const std::size_t last = d.tensor(x).shape.size() - 1;
+  const std::int64_t half = d.spec.head_dim / 2;
+  const TensorId straight = d.pointwise(OpKind::mul, part + ".cos", {x, d.cos});
+  const TensorId first = d.slice(part + ".first_half", x, last, half);
+  const TensorId second = d.slice(part + ".second_half", x, last, half);
+  const TensorId negated = d.pointwise(OpKind::scale, part + ".negate", {second});
+  const Tensor like = d.tensor(straight);
+  const TensorId rotated = d.program.op_strided(OpKind::cat, d.name(part + ".rotate"), {negated, first}, like.shape,
+                                                like.strides, d.tensor(x).dtype);
+  d.ends_scope(first);
+  d.ends_scope(second);
+  const TensorId crossed = d.pointwise(OpKind::mul, part + ".sin", {rotated, d.sin});
+  return d.pointwise(OpKind::add, part + ".sum", {straight, crossed});
+}
+
+/// apply_rotary_emb (torchtitan, llama3/model): a complex product in fp32.
+TensorId torchtitan_rotary(Decoder& d, const std::string& part, TensorId x) {
+  const DType in = d.tensor(x).dtype;
+  const TensorId wide = d.cast(part + ".float", x, DType::float32);
+  return d.cast(part + ".half", d.pointwise(OpKind::rotary, part, {wide, d.cos, d.sin}), in);
+}
+
+TensorId rotary(Decoder& d, const std::string& part, TensorId x) {
+  const std::string path = "attention." + part + "_rotary";
+  if (d.is(ModelCode::huggingface)) return huggingface_rotary(d, path, x);
+  if (d.is(ModelCode::torchtitan)) return torchtitan_rotary(d, path, x);
+  return d.pointwise(OpKind::rotary, path, {x, d.cos, d.sin});
+}
+
+void rotate(Decoder& d, Heads& heads) {
+  if (!d.spec.rotary) return;
+  const Heads before = heads;
+  heads.q = rotary(d, "q", heads.q);
+  heads.k = rotary(d, "k", heads.k);
+  d.ends_scope(before.q);
+  d.ends_scope(before.k);
+}
+
+TensorId repeat_heads(Decoder& d, const std::string& part, TensorId x) {
+  if (d.spec.kv_heads == d.spec.heads) return x;
+  const DType dtype = d.tensor(x).dtype;
+  return d.program.op(OpKind::repeat_heads, d.name("attention.core_attn." + part + "_repeat"), {x},
+                      {d.batch, d.spec.heads, d.sequence, d.spec.head_dim}, dtype);
+}
+
+/// Scores times 1/sqrt(head_dim), causal mask, softmax: Megatron as one kernel, GPT-2 with masked_fill, Hugging Face's
+/// Llama by adding a mask and with the softmax in fp32.
+TensorId probabilities(Decoder& d, TensorId scores) {
+  const auto part = [](const char* op) { return std::string("attention.core_attn.") + op; };
+  if (d.is(ModelCode::megatron)) return d.pointwise(OpKind::softmax, part("softmax"), {scores});
+  TensorId out = d.pointwise(OpKind::scale, part("scale"), {scores});
+  const bool adds = d.is(ModelCode::huggingface) && d.spec.model_type != "gpt2";
+  out = d.pointwise(adds ? OpKind::add : OpKind::masked_fill, part("mask"), {out, d.mask});
+  const DType in = d.tensor(out).dtype;
+  const bool wide = adds || d.training.dtypes.autocast;
+  // CUDA's softmax reads fp16 and writes fp32 in one kernel; bf16 is cast first (ATen/native/SoftMax.cpp).
+  if (wide && in != DType::float16) out = d.cast(part("softmax_float"), out, DType::float32);
+  if (wide) {
+    const Tensor like = d.tensor(out);
+    out = d.program.op(OpKind::softmax, d.name(part("softmax")), {out}, like.shape, DType::float32);
+  } else {
+    out = d.pointwise(OpKind::softmax, part("softmax"), {out});
+  }
+  return d.cast(part("softmax_half"), out, d.compute);
+}
+
+TensorId eager_core(Decoder& d, Heads& heads) {
+  const Shape scores_shape = {d.batch, d.spec.heads, d.sequence, d.sequence};
+  const Shape out_shape = {d.batch, d.spec.heads, d.sequence, d.spec.head_dim};
+  heads.k = repeat_heads(d, "k", heads.k);
+  heads.v = repeat_heads(d, "v", heads.v);
+  const TensorId keys = d.transpose("attention.core_attn.k_transposed", heads.k, 2, 3);
+  const TensorId scores =
+      d.program.op(OpKind::bmm, d.name("attention.core_attn.scores"), {heads.q, keys}, scores_shape, d.compute);
+  const TensorId weights = probabilities(d, scores);
+  heads.weights = d.dropout("attention.core_attn.dropout", weights, d.spec.attention_dropout);
+  return d.program.op(OpKind::bmm, d.name("attention.core_attn.context"), {heads.weights, heads.v}, out_shape,
+                      d.compute);
+}
+
+/// One kernel; its output lies in memory as the tokens do, so no copy follows.
+TensorId fused_core(Decoder& d, Heads& heads) {
+  // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads.
+  if (d.spec.attention == "sdpa" && !d.is(ModelCode::reference)) {
+    heads.k = repeat_heads(d, "k", heads.k);
+    heads.v = repeat_heads(d, "v", heads.v);
+  }
+  const std::int64_t row = d.query_width;
+  const bool sequence_first = d.is(ModelCode::megatron);
+  Shape strides = {sequence_first ? row : d.sequence * row, d.spec.head_dim, sequence_first ? d.batch * row : row, 1};
+  Attributes attributes;
+  attributes.probability = d.spec.attention_dropout;
+  attributes.causal = true;
+  attributes.heads = d.spec.heads;
+  attributes.kv_heads = d.tensor(heads.k).shape[1];
+  attributes.head_dim = d.spec.head_dim;
+  return d.program.op_strided(OpKind::attention, d.name("attention.core_attn.attention"), {heads.q, heads.k, heads.v},
+                              {d.batch, d.spec.heads, d.sequence, d.spec.head_dim}, strides, d.compute, attributes);
+}
+
+/// Back to [.., heads x head_dim].
+TensorId merge_heads(Decoder& d, TensorId x) {
+  TensorId out = d.transpose("attention.merge_transposed", x, 1, 2);
+  if (d.is(ModelCode::megatron)) out = d.transpose("attention.merge_sequence_first", out, 0, 1);
+  out = d.contiguous("attention.core_attn.merge_copy", out);
+  return d.reshape("attention.merge", out, d.token_rows(d.query_width));
+}
+
+}  // namespace
+
+Branch attention(Decoder& d, TensorId x) {
+  Heads heads = projections(d, x);
+  rotate(d, heads);
+  heads.q = d.cast("attention.q_cast", heads.q, d.compute);  // under autocast, rotation may have widened them
+  heads.k = d.cast("attention.k_cast", heads.k, d.compute);
+  heads.v = d.cast("attention.v_cast", heads.v, d.compute);
+  const TensorId core = merge_heads(d, d.spec.attention == "eager" ? eager_core(d, heads) : fused_core(d, heads));
+  Branch branch;
+  if (d.is(ModelCode::megatron)) {
+    const TensorId weight = d.weight("attention.o_proj.weight", {d.spec.hidden, d.query_width});
+    if (d.spec.projection_bias) branch.bias = d.weight("attention.o_proj.bias", {d.spec.hidden});
+    branch.out = d.project("attention.o_proj", core, weight, no_tensor, d.spec.hidden);
+  } else {
+    branch.out = d.linear("attention.o_proj", core, d.spec.hidden, d.spec.projection_bias);
+    branch.out = d.dropout("attention.output_dropout", branch.out, d.spec.residual_dropout);
+  }
+  for (const TensorId local : {x, heads.q, heads.k, heads.v, heads.weights}) d.ends_scope(local);
+  return branch;
+}
+
+}  // namespace tidemark

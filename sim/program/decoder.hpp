@@ -74,7 +74,4 @@ Branch feed_forward(Decoder& d, TensorId x);
 /// The head's projection and the loss after it; `hidden` has been normed.
 TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table);
 
-/// Textbook forward and backward of one micro-batch, without recompute; `spec.head_dim` is filled.
-Flops model_flops(const TransformerSpec& spec, const Training& training);
-
 }  // namespace tidemark

@@ -1,172 +1,80 @@
 #include "tidemark/program/transformer.hpp"
 
-#include <algorithm>
-#include <array>
+#include <initializer_list>
+#include <limits>
 #include <string>
-#include <string_view>
 
-#include "decoder.hpp"
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::string_view, 6> model_types = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"};
-
-constexpr std::int64_t most_layers = 100'000;  // some 3 million ops
-
-[[noreturn]] void refuse(const std::string& fault) { throw InputError("transformer: " + fault); }
-
-/// Positive, and small enough that sums of sizes stay in 63 bits; products are checked where a tensor or op is made.
-void check_positive(const char* name, std::int64_t value, std::int64_t most = std::int64_t{1} << 48) {
-  const std::string quoted = "'" + std::string(name) + "' must be ";
-  if (value <= 0) refuse(quoted + "positive, not " + std::to_string(value));
-  if (value > most) refuse(quoted + "at most " + std::to_string(most) + ", not " + std::to_string(value));
-}
-
-void check_divides(const char* part_name, std::int64_t part, const char* whole_name, std::int64_t whole) {
-  if (whole % part != 0)
-    refuse(std::string(whole_name) + " " + std::to_string(whole) + " is not divisible by " + part_name + " " +
-           std::to_string(part));
-}
-
-void check_probability(const char* name, double value) {
-  if (!(value >= 0 && value < 1)) refuse("'" + std::string(name) + "' must be at least 0 and below 1");
-}
-
-void check_sizes(const TransformerSpec& spec) {
-  if (std::ranges::find(model_types, spec.model_type) == model_types.end())
-    refuse("unknown model_type '" + spec.model_type + "'; known are gpt2, llama, mistral, qwen2, qwen3, gemma");
-  check_positive("layers", spec.layers, most_layers);
-  check_positive("hidden", spec.hidden);
-  check_positive("heads", spec.heads);
-  check_positive("kv_heads", spec.kv_heads);
-  check_positive("ffn_hidden", spec.ffn_hidden);
-  check_positive("vocab", spec.vocab);
-  check_divides("heads", spec.heads, "hidden", spec.hidden);
-  check_divides("kv_heads", spec.kv_heads, "heads", spec.heads);
-  if (spec.head_dim != 0) check_positive("head_dim", spec.head_dim);
-}
-
-void check_settings(const TransformerSpec& spec) {
-  activation_kind(spec.activation);
-  if (spec.attention != "eager" && spec.attention != "sdpa" && spec.attention != "flash" && spec.attention != "fused")
-    refuse("unknown attention '" + spec.attention + "'; known are eager, sdpa, flash, fused");
-  if (spec.head != "lm" && spec.head != "none") refuse("unknown head '" + spec.head + "'; known are lm, none");
-  check_probability("embedding_dropout", spec.embedding_dropout);
-  check_probability("attention_dropout", spec.attention_dropout);
-  check_probability("residual_dropout", spec.residual_dropout);
-}
-
-/// The spec with what is left open filled, once it is known to make sense.
-TransformerSpec checked(TransformerSpec spec) {
-  check_sizes(spec);
-  check_settings(spec);
-  if (spec.head_dim == 0) spec.head_dim = spec.hidden / spec.heads;
-  if (spec.rotary) check_divides("2", 2, "head_dim of a rotary model,", spec.head_dim);
-  if (!spec.rotary) check_positive("max_positions", spec.max_positions);
-  return spec;
-}
-
-void check_training(const TransformerSpec& spec, const Training& training) {
-  check_positive("batch size", training.batch.size);
-  check_positive("sequence", training.batch.sequence);
-  check_positive("loss.chunks", training.loss.chunks);
-  if (!spec.rotary && training.batch.sequence > spec.max_positions)
-    refuse("sequence " + std::to_string(training.batch.sequence) + " is above the " +
-           std::to_string(spec.max_positions) + " learned positions");
-  if (!checked_product(training.batch.size, training.batch.sequence)) refuse("batch x sequence passes 2^63");
-}
-
-/// Tables and masks that live beside the batch, or that the model's forward makes for itself.
-void add_tables(Decoder& d) {
-  const auto made = [&](const char* part, Shape shape, DType dtype) {
-    return d.program.op(OpKind::custom, d.name(part), {}, std::move(shape), dtype);
-  };
-  const bool huggingface = d.is(ModelCode::huggingface);
-  if (d.spec.rotary && huggingface) {
-    // LlamaRotaryEmbedding.forward: cos and sin of this batch, in the activations' type.
-    d.cos = made("rotary_cos", {1, 1, d.sequence, d.spec.head_dim}, d.compute);
-    d.sin = made("rotary_sin", {1, 1, d.sequence, d.spec.head_dim}, d.compute);
-  } else if (d.spec.rotary) {
-    d.cos = d.program.input("rotary_cos", {d.sequence, d.spec.head_dim}, DType::float32);
-    d.sin = d.program.input("rotary_sin", {d.sequence, d.spec.head_dim}, DType::float32);
-  }
-  if (d.is(ModelCode::megatron))
-    d.mask = d.program.input("attention_mask", {d.batch, 1, d.sequence, d.sequence}, DType::boolean);
-  else if (d.spec.attention == "eager" && huggingface && d.spec.model_type != "gpt2")
-    d.mask = made("causal_mask", {1, 1, d.sequence, d.sequence}, d.compute);
-  else if (d.spec.attention == "eager" && !huggingface)
-    d.mask = d.program.input("causal_mask", {d.sequence, d.sequence}, DType::boolean);
-}
-
-/// GPT2Attention.bias: a triangle of all positions, one a layer.
-void add_layer_mask(Decoder& d) {
-  if (d.is(ModelCode::huggingface) && d.spec.model_type == "gpt2" && d.spec.attention == "eager")
-    d.mask = d.program.input(d.name("attention.causal_mask"), {1, 1, d.spec.max_positions, d.spec.max_positions},
-                             DType::boolean);
-}
-
-/// Token table and ids to the first block's input. Locals of the model's forward live until its end.
-TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals) {
-  d.begin_layer("embedding", "other", false);
-  const Shape tokens = {d.batch, d.sequence};
-  const Shape rows = {d.batch, d.sequence, d.spec.hidden};
-  const TensorId ids = d.program.input("input_ids", tokens, DType::int64);
-  token_table = d.weight("tokens.weight", {d.spec.vocab, d.spec.hidden});
-  TensorId x =
-      d.program.op(OpKind::embedding, "embedding.tokens", {ids, token_table}, rows, d.tensor(token_table).dtype);
-  locals.push_back(x);
-  if (!d.spec.rotary) {
-    const TensorId position_ids = d.program.input("position_ids", {1, d.sequence}, DType::int64);
-    const TensorId table = d.weight("positions.weight", {d.spec.max_positions, d.spec.hidden});
-    const TensorId positions = d.program.op(OpKind::embedding, "embedding.positions", {position_ids, table},
-                                            {1, d.sequence, d.spec.hidden}, d.tensor(table).dtype);
-    x = d.pointwise(OpKind::add, "add", {x, positions});
-    locals.push_back(positions);
-  }
-  if (d.spec.model_type == "gemma") x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
-  if (d.is(ModelCode::megatron)) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
-  x = d.dropout("dropout", x, d.spec.embedding_dropout);
-  add_tables(d);
-  for (const TensorId table : {d.cos, d.sin, d.mask}) locals.push_back(table);
-  return x;
-}
-
-TensorId residual_add(Decoder& d, const std::string& part, TensorId x, const Branch& branch) {
-  if (!d.is(ModelCode::megatron)) return d.pointwise(OpKind::add, part, {x, branch.out});
-  std::vector<TensorId> inputs = {branch.out};
-  if (branch.bias != no_tensor) inputs.push_back(branch.bias);
-  inputs.push_back(x);
-  return d.pointwise(OpKind::bias_dropout_add, part, std::move(inputs), {.probability = d.spec.residual_dropout});
-}
-
-/// Pre-norm, as all these families are. The caller's variable keeps the input until the block returns.
-TensorId block(Decoder& d, std::int64_t number, TensorId x) {
-  d.begin_layer("layers." + std::to_string(number), "block", true);
-  add_layer_mask(d);
-  const TensorId middle = residual_add(d, "attention_residual", x, attention(d, norm(d, "attention_norm", x)));
-  const TensorId out = residual_add(d, "mlp_residual", middle, feed_forward(d, norm(d, "mlp_norm", middle)));
-  d.ends_scope(middle);
-  d.ends_scope(x);
+Int128 product(std::initializer_list<Int128> factors) {
+  Int128 out = 1;
+  for (const Int128 factor : factors)
+    if (__builtin_mul_overflow(out, factor, &out)) throw InputError("transformer: the model's FLOPs pass 2^127");
   return out;
+}
+
+Int128 norm_parameters(const TransformerSpec& spec, Int128 width) { return spec.rms_norm ? width : 2 * width; }
+
+/// Of one block.
+Int128 block_parameters(const TransformerSpec& spec) {
+  const Int128 hidden = spec.hidden;
+  const Int128 head_dim = spec.head_dim > 0 ? spec.head_dim : spec.hidden / spec.heads;
+  const Int128 query = spec.heads * head_dim;
+  const Int128 qkv = query + 2 * spec.kv_heads * head_dim;
+  const Int128 ffn_in = (spec.gated_ffn ? 2 : 1) * Int128{spec.ffn_hidden};
+  const Int128 weights = hidden * qkv + query * hidden + hidden * ffn_in + spec.ffn_hidden * hidden;
+  const Int128 biases =
+      (spec.qkv_bias ? qkv : 0) + (spec.projection_bias ? hidden : 0) + (spec.ffn_bias ? ffn_in + hidden : 0);
+  const Int128 norms =
+      2 * norm_parameters(spec, hidden) + (spec.qk_norm ? 2 * norm_parameters(spec, head_dim) : Int128{0});
+  return weights + biases + norms;
+}
+
+Int128 all_parameters(const TransformerSpec& spec) {
+  const Int128 table = Int128{spec.vocab} * spec.hidden;
+  const Int128 positions = spec.rotary ? 0 : Int128{spec.max_positions} * spec.hidden;
+  const Int128 head = spec.head == "lm" && !spec.tied_embeddings ? table : 0;
+  return table + positions + spec.layers * block_parameters(spec) + norm_parameters(spec, spec.hidden) + head;
 }
 
 }  // namespace
 
-Program make_transformer(const TransformerSpec& spec, const Training& training) {
-  Decoder d(checked(spec), training);
-  check_training(d.spec, training);
-  TensorId token_table = no_tensor;
-  std::vector<TensorId> locals;
-  TensorId x = embed(d, token_table, locals);
-  for (std::int64_t i = 0; i < d.spec.layers; ++i) x = block(d, i, x);
-  d.begin_layer("head", "other", false);
-  x = norm(d, "norm", x);
-  for (const TensorId local : locals) d.ends_scope(local);
-  Program program = d.program.finish(language_loss(d, x, token_table));
-  program.model_flops = model_flops(d.spec, training);
-  return program;
+std::int64_t parameter_count(const TransformerSpec& spec) {
+  const Int128 count = all_parameters(spec);
+  if (count > std::numeric_limits<std::int64_t>::max())
+    throw InputError("transformer: the number of parameters passes 2^63");
+  return static_cast<std::int64_t>(count);
+}
+
+Flops model_flops(const TransformerSpec& spec, const Training& training) {
+  const Int128 tokens = Int128{training.batch.size} * training.batch.sequence;
+  const Int128 query = Int128{spec.heads} * spec.head_dim;
+  const Int128 parameters = parameter_count(spec);
+  // Two products of scores and context, forward and twice backward, over the whole square: none of the three halves
+  // for the causal mask.
+  const Int128 attention = product({12, spec.layers, query, training.batch.sequence, tokens});
+  // Chowdhery et al. 2022, appendix B: 6 N + 12 L H Q T a token, N all parameters.
+  if (spec.flops_convention == "palm") return Flops{product({6, parameters, tokens}) + attention};
+  // torchtitan, get_dense_model_nparams_and_flops: the same without nn.Embedding tables; a tied head goes with its
+  // table.
+  if (spec.flops_convention == "torchtitan") {
+    const Int128 rows = Int128{spec.vocab} + (spec.rotary ? 0 : spec.max_positions);
+    return Flops{product({6, parameters - rows * spec.hidden, tokens}) + attention};
+  }
+  // Megatron-LM, num_floating_point_operations (training/training.py), products only:
+  // 12 B s L h^2 ((1 + kv_heads/heads + s/h) query/h + ffn/h (3/2 if gated) + V / (2 L h)), multiplied out.
+  if (spec.flops_convention == "megatron") {
+    const Int128 kv = Int128{spec.kv_heads} * spec.head_dim;
+    const Int128 block =
+        Int128{spec.hidden} * (12 * (query + kv) + (spec.gated_ffn ? 18 : 12) * Int128{spec.ffn_hidden});
+    const Int128 head = 6 * Int128{spec.hidden} * spec.vocab;
+    return Flops{product({tokens, product({spec.layers, block}) + head}) + attention};
+  }
+  throw InputError("transformer: unknown flops_convention '" + spec.flops_convention +
+                   "'; known are palm, torchtitan, megatron");
 }
 
 }  // namespace tidemark

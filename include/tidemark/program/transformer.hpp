@@ -30,6 +30,10 @@ struct TransformerSpec {
 
 /// Throws InputError on sizes that do not fit (heads, kv_heads) or whose product passes 2^63, naming the op.
 Program make_transformer(const TransformerSpec& spec, const Training& training);
+/// Each tied weight once. Throws InputError past 2^63.
 std::int64_t parameter_count(const TransformerSpec& spec);
+/// Textbook forward and backward of one micro-batch, without recompute, as `spec.flops_convention` counts; head_dim
+/// must be given. Throws InputError for an unknown convention.
+Flops model_flops(const TransformerSpec& spec, const Training& training);
 
 }  // namespace tidemark

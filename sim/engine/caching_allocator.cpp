@@ -10,22 +10,19 @@
 namespace tidemark {
 namespace {
 
-constexpr Bytes smallest_block{512};
-constexpr Bytes small_limit{1 << 20};  // a request above it goes to the large pool
 constexpr Bytes small_reservation{2 << 20};
 constexpr Bytes large_reservation{20 << 20};
-constexpr Bytes own_reservation{10 << 20};  // a request from here on gets a reservation of its own size
-constexpr std::int64_t reservation_step = 2 << 20;
 
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
-
-Bytes reservation_for(Bytes size) {
-  if (size <= small_limit) return small_reservation;
-  if (size < own_reservation) return large_reservation;
-  return {round_up(size.count, reservation_step)};
-}
+constexpr Bytes round_up(Bytes value, std::int64_t step) { return {(value.count + step - 1) / step * step}; }
 
 }  // namespace
+
+/// get_allocation_size.
+Bytes CachingAllocator::reservation_for(Bytes size) {
+  if (size <= small_limit) return small_reservation;
+  if (size < own_reservation) return large_reservation;
+  return round_up(size, small_reservation.count);
+}
 
 CachingAllocator::CachingAllocator(const CachingSettings& settings) : settings_(settings) {
   if (settings.memory_fraction) set_memory_fraction(*settings.memory_fraction);
@@ -42,11 +39,10 @@ Bytes CachingAllocator::rounded(Bytes bytes) const {
   if (bytes < smallest_block) return smallest_block;
   const auto size = static_cast<std::uint64_t>(bytes.count);
   const int log2 = static_cast<int>(std::bit_width(size)) - 1;
-  const std::int64_t divisions =
-      settings_.roundup_power2_divisions[static_cast<std::size_t>(std::clamp(log2 - 20, 0, 15))];
-  if (divisions <= 1 || bytes <= divisions * smallest_block) return {round_up(bytes.count, smallest_block.count)};
-  return {round_up(bytes.count, static_cast<std::int64_t>(std::bit_floor(size) /
-                                                          std::bit_floor(static_cast<std::uint64_t>(divisions))))};
+  const auto divisions = settings_.roundup_power2_divisions[static_cast<std::size_t>(std::clamp(log2 - 20, 0, 15))];
+  if (divisions <= 1 || bytes <= divisions * smallest_block) return round_up(bytes, smallest_block.count);
+  const std::uint64_t step = std::bit_floor(size) / std::bit_floor(static_cast<std::uint64_t>(divisions));
+  return round_up(bytes, static_cast<std::int64_t>(step));
 }
 
 /// malloc.

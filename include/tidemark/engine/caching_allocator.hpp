@@ -152,6 +152,9 @@ class CachingAllocator {
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
+  static constexpr Bytes smallest_block{512};
+  static constexpr Bytes small_limit{1 << 20};       // a request above it goes to the large pool
+  static constexpr Bytes own_reservation{10 << 20};  // a request from here on gets a reservation of its own size
 
   struct Block {
     std::int64_t address = 0;
@@ -196,6 +199,7 @@ class CachingAllocator {
   bool reserve(Request& request);
   bool release_oversize(const Request& request);
   void release_cached();
+  static Bytes reservation_for(Bytes size);
   bool should_split(const Block& block, Bytes size) const;
   BlockId hand_out(const Request& request);
   BlockId split_front(BlockId rest, Bytes size);
@@ -213,6 +217,8 @@ class CachingAllocator {
   void release_pool(Pool pool);
   void wait_for_events();
   Bytes device_left() const;
+  Bytes rounded_down(Bytes block) const;
+  bool would_serve(Bytes bytes, StreamId stream) const;
   Bytes expandable_size(const Block& block) const;
   bool may_hand_out(Bytes block, Bytes request) const;
 

@@ -23,7 +23,7 @@ Plan ordered(const Policy& policy, const Outline& outline) {
   }
   if (const auto* given = std::get_if<policy::Given>(&policy.kind)) {
     check_no_schedule(policy);
-    return given->plan;
+    return complete(given->plan, outline);
   }
   return put_in_order(choose(policy.kind, outline), policy, outline);
 }

@@ -49,7 +49,7 @@ std::vector<PlanStep> with_other_layers(const std::vector<PlanStep>& steps, cons
       out.push_back({Action::backward, next_backward, {}, Keep::all, -1});
   };
   for (const PlanStep& step : steps) {
-    if (step.action == Action::forward) forward_up_to(step.layer);
+    if (step.action == Action::forward) forward_up_to(std::min(step.layer, layer_count(outline)));
     if (step.action == Action::loss) forward_up_to(layer_count(outline));
     out.push_back(step);
     if (step.action == Action::loss) backward_of_others();
@@ -74,7 +74,7 @@ class Parser {
       ++position_;
       out.push_back(step());
     }
-    return names_others_ ? out : with_other_layers(out, outline_);
+    return out;
   }
 
  private:
@@ -92,7 +92,6 @@ class Parser {
   std::vector<bool> seen_;  // by layer: its forward has been named
   std::string token_;
   int position_ = 0;
-  bool names_others_ = false;
 };
 
 PlanStep Parser::step() {
@@ -117,7 +116,6 @@ std::int32_t Parser::layer(std::string_view& rest, Action action) {
     rest.remove_prefix(end + 1);
     const auto found = std::ranges::find(outline_.layers, name, &OutlineLayer::name);
     if (found == outline_.layers.end()) refuse("names no layer of the model");
-    names_others_ = names_others_ || !found->is_block;
     return static_cast<std::int32_t>(found - outline_.layers.begin());
   }
   std::int32_t block = number(rest);
@@ -222,7 +220,15 @@ bool same_but_region(const PlanStep& a, const PlanStep& b) {
 Plan parse_sequence(const std::string& text, const Outline& outline) {
   Plan plan;
   plan.steps = Parser(outline).steps(text);
-  return plan;
+  return complete(plan, outline);
+}
+
+Plan complete(const Plan& plan, const Outline& outline) {
+  const Printer printer(outline);
+  Plan out = plan;
+  if (std::ranges::all_of(plan.steps, [&](const PlanStep& s) { return printer.is_block(s); }))
+    out.steps = with_other_layers(plan.steps, outline);
+  return out;
 }
 
 std::string to_sequence(const Plan& plan, const Outline& outline) {

@@ -115,8 +115,10 @@ bool Walk::output_is_there(std::int32_t layer) {
 
 void Walk::require_inputs(std::int32_t layer) {
   if (outline_.is_chain && layer == 0 && !model_input_) refuse("needs the model's input, which was given up");
-  for (const std::int32_t read : reads_[index(layer)])
+  for (const std::int32_t read : reads_[index(layer)]) {
+    if (!ops(read).back().ran) refuse("reads " + name(read) + ", which has not run");
     if (!output_is_there(read)) refuse("needs the output of " + name(read) + ", which was given up");
+  }
 }
 
 void Walk::give_up_inputs(std::int32_t layer) {
@@ -140,8 +142,9 @@ void Walk::discard_input(std::int32_t layer) {
 void Walk::forward(const PlanStep& step) {
   if (is_loss(step.layer)) refuse("runs the loss as a layer; expected the loss step");
   if (loss_done_) refuse("runs forward after the loss; expected recompute");
+  const std::vector<std::int32_t> run = ops_of(step);
   require_inputs(step.layer);
-  for (const std::int32_t k : ops_of(step)) {
+  for (const std::int32_t k : run) {
     OpState& op = ops(step.layer)[index(k)];
     if (op.ran) refuse("runs forward a second time; expected recompute");
     for (const OpRef& input : outline_.layers[index(step.layer)].ops[index(k)].inputs)
@@ -154,8 +157,9 @@ void Walk::forward(const PlanStep& step) {
 }
 
 void Walk::recompute(const PlanStep& step) {
+  const std::vector<std::int32_t> run = ops_of(step);
   require_inputs(step.layer);
-  for (const std::int32_t k : ops_of(step)) {
+  for (const std::int32_t k : run) {
     OpState& op = ops(step.layer)[index(k)];
     if (!op.ran) refuse("runs again what has not run forward");
     if (op.backward) refuse("runs again what has run backward");

@@ -9,7 +9,7 @@
 /// The first F of a block is its forward, later ones run it again. Beyond chains:
 ///
 ///   D3[0,2-5]    ops 0 and 2 to 5 of the block hold nothing of what they saved
-///   Fe3[2-5]     only these ops run again            B3[7-9]  only their backward
+///   Fe3[2-5]     only these ops run (again)          B3[7-9]  only their backward
 ///   Out3[..]     copies to the host, In3[..] back    Fe(head)  a layer that is no block, by its name
 ///
 /// A sequence that names no layer but blocks runs the others in full where they belong: forward before the next block,
@@ -29,5 +29,8 @@ Plan parse_sequence(const std::string& text, const Outline& outline);
 
 /// Reads back as the same steps, but for region numbers.
 std::string to_sequence(const Plan& plan, const Outline& outline);
+
+/// What a sequence leaves unsaid: a plan that names no layer but blocks, with the others where they belong.
+Plan complete(const Plan& plan, const Outline& outline);
 
 }  // namespace tidemark

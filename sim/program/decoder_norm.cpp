@@ -3,11 +3,8 @@
 namespace tidemark {
 namespace {
 
-/// LlamaRMSNorm (transformers/models/llama/modeling_llama.py): fp32 inside, the weight multiplied outside; Gemma's
-/// multiplies by 1 + weight in fp32 (modeling_gemma.py).
-TensorId huggingface_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorId weight) {
-  const bool gemma = d.spec.model_type == "gemma";
-  const DType in = d.tensor(x).dtype;
+/// x / sqrt(mean(x^2) + epsilon) in fp32, operator by operator.
+TensorId normalized(Decoder& d, const std::string& part, TensorId x) {
   const TensorId wide = d.cast(part + ".float", x, DType::float32);
   const TensorId square = d.pointwise(OpKind::pow, part + ".pow", {wide});
   Shape row = d.tensor(square).shape;
@@ -16,12 +13,31 @@ TensorId huggingface_rms_norm(Decoder& d, const std::string& part, TensorId x, T
   const TensorId shifted = d.pointwise(OpKind::add_scalar, part + ".epsilon", {variance});
   const TensorId inverse = d.pointwise(OpKind::rsqrt, part + ".rsqrt", {shifted});
   const TensorId normed = d.pointwise(OpKind::mul, part + ".normalize", {wide, inverse});
-  d.ends_scope(variance);
-  if (!gemma) return d.pointwise(OpKind::mul, part + ".scale", {d.cast(part + ".half", normed, in), weight});
-  const TensorId gain =
-      d.pointwise(OpKind::add_scalar, part + ".gain", {d.cast(part + ".weight_float", weight, DType::float32)});
-  const TensorId scaled = d.pointwise(OpKind::mul, part + ".scale", {normed, gain});
-  return d.cast(part + ".half", scaled, in);
+  if (d.is(ModelCode::huggingface)) d.ends_scope(variance);
+  return normed;
+}
+
+/// LlamaRMSNorm (transformers, modeling_llama.py): the weight is multiplied after the cast back.
+TensorId llama_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorId weight) {
+  const DType in = d.tensor(x).dtype;
+  const TensorId normed = normalized(d, part, x);
+  return d.pointwise(OpKind::mul, part + ".scale", {d.cast(part + ".half", normed, in), weight});
+}
+
+/// GemmaRMSNorm (modeling_gemma.py): times 1 + weight, in fp32.
+TensorId gemma_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorId weight) {
+  const DType in = d.tensor(x).dtype;
+  const TensorId normed = normalized(d, part, x);
+  const TensorId wide_weight = d.cast(part + ".weight_float", weight, DType::float32);
+  const TensorId gain = d.pointwise(OpKind::add_scalar, part + ".gain", {wide_weight});
+  return d.cast(part + ".half", d.pointwise(OpKind::mul, part + ".scale", {normed, gain}), in);
+}
+
+/// F.rms_norm of PyTorch 2.6 (ATen/native/layer_norm.cpp): the same operators, the weight before the cast back.
+TensorId aten_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorId weight) {
+  const DType in = d.tensor(x).dtype;
+  const TensorId normed = normalized(d, part, x);
+  return d.cast(part + ".half", d.pointwise(OpKind::mul, part + ".scale", {normed, weight}), in);
 }
 
 }  // namespace
@@ -34,7 +50,9 @@ TensorId norm(Decoder& d, std::string_view part, TensorId x) {
     const TensorId bias = d.weight(path + ".bias", {width});
     return d.pointwise(OpKind::layer_norm, part, {x, weight, bias});
   }
-  if (d.is(ModelCode::huggingface)) return huggingface_rms_norm(d, path, x, weight);
+  if (d.is(ModelCode::torchtitan)) return aten_rms_norm(d, path, x, weight);
+  if (d.is(ModelCode::huggingface))
+    return d.spec.model_type == "gemma" ? gemma_rms_norm(d, path, x, weight) : llama_rms_norm(d, path, x, weight);
   return d.pointwise(OpKind::rms_norm, part, {x, weight});
 }
 

@@ -1,9 +1,275 @@
+/// PyTorch 2.6 on CUDA. Read in its sources (derivatives.yaml, ATen/native), not measured; what a row does not change
+/// is as little as the ideal rule. Wrapped numbers stay on the host, and bias sums make no staging buffers here.
 #include "draft.hpp"
+#include "tidemark/program/strides.hpp"
 
 namespace tidemark::kernels {
+namespace {
+
+constexpr std::int64_t fp32 = 4;
+constexpr std::int64_t int64 = 8;
+
+/// AddmmBackward0: dX, then dW, then the bias sum, which the engine makes.
+Kernel with_bias(const OpView& op, std::size_t x, std::size_t w, std::size_t bias, bool transposed) {
+  const Tensor& weight = op.input(w);
+  const std::int64_t flops =
+      matmul_flops(op, rows(op.input(x)), weight.shape.at(transposed ? 0 : 1), weight.shape.at(transposed ? 1 : 0));
+  const std::int64_t products = (op.needs_gradient(x) ? 1 : 0) + (op.needs_gradient(w) ? 1 : 0);
+  Draft k(op);
+  k.outputs().run().save_input_for(x, w).save_input_for(w, x);
+  k.backward().gradient(x).gradient(w).run().gradient(bias);
+  return k.matmul_flops(flops, product(op, products, flops))
+      .other_flops(elements(op.output(0)), elements(op.output(0)))
+      .finish();
+}
+
+Kernel addmm(const OpView& op) { return with_bias(op, 1, 2, 0, false); }
+
+/// F.linear is addmm with a bias, mm without one: MmBackward0 makes mat2's gradient first and releases it first.
+Kernel linear(const OpView& op) {
+  if (op.inputs() > 2) return with_bias(op, 0, 1, 2, true);
+  const Tensor& weight = op.input(1);
+  const std::int64_t flops = matmul_flops(op, rows(op.input(0)), weight.shape.at(0), weight.shape.at(1));
+  const std::int64_t products = (op.needs_gradient(0) ? 1 : 0) + (op.needs_gradient(1) ? 1 : 0);
+  Draft k(op);
+  k.outputs().run().save_input_for(1, 0).save_input_for(0, 1);
+  k.backward().gradient(1).gradient(0).run();
+  return k.matmul_flops(flops, product(op, products, flops)).finish();
+}
+
+/// at::matmul folds all batch dimensions into one: a view where they merge, else a copy, which is then what is saved.
+bool folds(const Tensor& tensor) {
+  if (tensor.shape.size() <= 3) return true;
+  Shape folded = {1, tensor.shape[tensor.shape.size() - 2], tensor.shape.back()};
+  for (std::size_t d = 0; d + 2 < tensor.shape.size(); ++d) folded[0] *= tensor.shape[d];
+  return view_strides(tensor.shape, tensor.strides, folded).has_value();
+}
+
+/// BmmBackward0: mat2's gradient, then self's.
+Kernel bmm(const OpView& op) {
+  const std::int64_t flops = matmul_flops(op, rows(op.output(0)), last_extent(op.output(0)), last_extent(op.input(0)));
+  const std::int64_t products = (op.needs_gradient(0) ? 1 : 0) + (op.needs_gradient(1) ? 1 : 0);
+  Draft k(op);
+  std::int32_t copies[2] = {-1, -1};
+  for (std::size_t i = 0; i < 2; ++i)
+    if (!folds(op.input(i))) copies[i] = k.temp(i == 0 ? "left_copy" : "right_copy", bytes(op.input(i)));
+  k.outputs().run();
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (!op.needs_gradient(1 - i)) continue;
+    if (copies[i] >= 0)
+      k.save_temp(copies[i]);
+    else
+      k.save_input(i);
+  }
+  k.backward().gradient(1).gradient(0).run();
+  return k.matmul_flops(flops, product(op, products, flops)).finish();
+}
+
+/// MulBackward0: other, then self; a broadcast operand's gradient is made in full and then summed by the engine.
+Kernel mul(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  const auto broadcast = [&](std::size_t i) { return elements(op.input(i)) != n; };
+  Draft k(op);
+  k.outputs().run().save_input_for(1, 0).save_input_for(0, 1).backward();
+  std::int32_t full[2] = {-1, -1};
+  std::int64_t made = 0;
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (!op.needs_gradient(i)) continue;
+    ++made;
+    if (broadcast(i))
+      full[i] = k.temp("unreduced_gradient", bytes(op.output(0)));
+    else
+      k.gradient(i, Layout::like_input);
+  }
+  k.run();
+  for (std::size_t i = 0; i < 2; ++i)
+    if (full[i] >= 0) k.gradient(i).free_temp(full[i]);
+  return k.other_flops(n, made * n).finish();
+}
+
+/// A backward formula with intermediate results, which C++ keeps to the end of the expression.
+Kernel with_intermediates(const OpView& op, bool saves_output, std::int64_t forward_ops, std::int64_t backward_ops) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs().run();
+  if (saves_output)
+    k.save_output();
+  else
+    k.save_input(0);
+  k.backward();
+  const std::int32_t first = k.temp("first_factor", bytes(op.input(0)));
+  const std::int32_t second = k.temp("second_factor", bytes(op.input(0)));
+  k.gradient(0, Layout::like_input).run().free_temp(second).free_temp(first);
+  return k.other_flops(product(op, forward_ops, n), product(op, backward_ops, n)).finish();
+}
+
+/// grad * (exponent * self.pow(exponent - 1))
+Kernel pow(const OpView& op) { return with_intermediates(op, false, 1, 3); }
+/// -0.5 * grad * result.pow(3)
+Kernel rsqrt(const OpView& op) { return with_intermediates(op, true, 2, 3); }
+
+/// embedding_dense_backward_cuda (EmbeddingBackwardKernel.cu): above 3072 ids they are sorted with their places first.
+/// How many partial rows follow depends on the ids, and is left out.
+Kernel embedding(const OpView& op) {
+  const std::int64_t ids = elements(op.input(0));
+  Draft k(op);
+  k.outputs().run().save_input(0);
+  k.backward().gradient(1);
+  if (ids > 3072) {
+    const std::int32_t sorted = k.temp("sorted_ids", product(op, int64, ids));
+    const std::int32_t places = k.temp("original_places", product(op, int64, ids));
+    k.run().free_temp(places).free_temp(sorted);
+  } else {
+    k.run();
+  }
+  return k.other_flops(0, elements(op.output(0))).finish();
+}
+
+std::int64_t round_up(const OpView& op, std::int64_t value, std::int64_t multiple) {
+  return product(op, (value + multiple - 1) / multiple, multiple);
+}
+
+/// flash_attention/flash_api.cpp, mha_fwd and mha_bwd. Forward keeps q, k, v, the output, one fp32 logsumexp a row and
+/// the generator's seed and offset. Backward adds up dq in fp32 (rows rounded to 128, head_dim to 32), keeps fp32
+/// row sums, and for grouped heads makes dk and dv for all query heads before it sums them over each group.
+/// Products: as the ideal rule counts them, 2 and 5, half of the square when causal.
+Kernel flash_attention(const OpView& op) {
+  const Tensor& q = op.input(0);
+  const Tensor& keys = op.input(1);
+  const std::int64_t batch = q.shape.at(0), heads = q.shape.at(1), head_dim = q.shape.at(3);
+  const std::int64_t full = matmul_flops(op, rows(q), keys.shape.at(2), head_dim);
+  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const std::int64_t padded_rows = product(op, product(op, batch, heads), round_up(op, q.shape.at(2), 128));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t logsumexp = k.temp("logsumexp", product(op, fp32, rows(q)));
+  const std::int32_t seed = k.temp("philox_seed", int64);
+  const std::int32_t offset = k.temp("philox_offset", int64);
+  k.run().save_input(1).save_output().save_temp(logsumexp).save_temp(offset).save_temp(seed).save_input(0).save_input(
+      2);
+  k.backward().gradient(0, Layout::like_input).gradient(1, Layout::like_input).gradient(2, Layout::like_input);
+  const std::int32_t sums = k.temp("softmax_d", product(op, fp32, padded_rows));
+  const std::int32_t dq = k.temp("dq_accum", product(op, fp32, product(op, padded_rows, round_up(op, head_dim, 32))));
+  k.run();
+  if (keys.shape.at(1) != heads) {
+    const std::int64_t expanded = product(op, bytes(keys) / keys.shape.at(1), heads);
+    const std::int32_t dk_expanded = k.temp("dk_expanded", expanded);
+    const std::int32_t dv_expanded = k.temp("dv_expanded", expanded);
+    k.free_temp(dv_expanded).free_temp(dk_expanded);
+  }
+  k.free_temp(dq).free_temp(sums);
+  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+}
+
+/// Flash kernels know 16-bit types only. fp32 goes to the memory-efficient kernel (attention_backward.cu), which pads
+/// the logsumexp to 32 rows and adds up in the gradients themselves.
+Kernel efficient_attention(const OpView& op) {
+  const Tensor& q = op.input(0);
+  const std::int64_t full = matmul_flops(op, rows(q), op.input(1).shape.at(2), last_extent(q));
+  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const std::int64_t batch_heads = q.shape.at(0) * q.shape.at(1);
+  Draft k(op);
+  k.outputs();
+  const std::int32_t logsumexp =
+      k.temp("logsumexp", product(op, fp32, product(op, batch_heads, round_up(op, q.shape.at(2), 32))));
+  const std::int32_t seed = k.temp("philox_seed", int64);
+  const std::int32_t offset = k.temp("philox_offset", int64);
+  k.run().save_input(1).save_temp(logsumexp).save_output().save_temp(offset).save_temp(seed).save_input(0).save_input(
+      2);
+  k.backward().gradient(0, Layout::like_input).gradient(1, Layout::like_input).gradient(2, Layout::like_input);
+  const std::int32_t delta = k.temp("delta", product(op, fp32, rows(q)));
+  k.run().free_temp(delta);
+  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+}
+
+Kernel attention(const OpView& op) {
+  return op.input(0).dtype == DType::float32 ? efficient_attention(op) : flash_attention(op);
+}
+
+/// NllLossBackward0 keeps the log-probabilities, the targets and the 4-byte weight sum.
+Kernel nll_loss(const OpView& op) {
+  Draft k(op);
+  k.outputs();
+  const std::int32_t weight = k.temp("total_weight", bytes_per_element(op.input(0).dtype));
+  k.run().save_input(0).save_input(1).save_temp(weight);
+  k.backward().gradient(0).run();
+  return k.other_flops(rows(op.input(0)), rows(op.input(0))).finish();
+}
+
+/// F.cross_entropy as one op: log-softmax (kept, by both of its nodes), then nll; backward has the saved tensor, the
+/// gradient of nll and the gradient of log-softmax at once.
+Kernel cross_entropy(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  const std::int32_t log_softmax = k.temp("log_softmax", bytes(op.input(0)));
+  k.outputs();
+  const std::int32_t weight = k.temp("total_weight", bytes_per_element(op.input(0).dtype));
+  k.run().save_temp(log_softmax).save_input(1).save_temp(weight);
+  k.backward();
+  const std::int32_t nll_gradient = k.temp("nll_gradient", bytes(op.input(0)));
+  k.gradient(0).run().free_temp(nll_gradient);
+  return k.other_flops(product(op, 6, n), product(op, 4, n)).finish();
+}
+
+/// mse_loss reduces into the buffer of all differences, which the scalar keeps (Loss.cpp).
+Kernel mse_loss(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs().output_bytes(bytes(op.input(0)));
+  const std::int32_t differences = k.temp("differences", bytes(op.input(0)));
+  k.run().free_temp(differences).save_input(0).save_input(1);
+  k.backward().gradient(0).gradient(1).run();
+  return k.other_flops(product(op, 3, n), product(op, 2, n)).finish();
+}
+
+std::int64_t power_of_two_from(std::int64_t value) {
+  std::int64_t power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
+/// Liger's fused linear cross-entropy (fused_linear_cross_entropy.py): forward makes the gradients already, one chunk
+/// of logits at a time; a chunk has rows / ceil(vocab / hidden), rounded up to a power of two. Backward hands them on.
+Kernel linear_cross_entropy(const OpView& op) {
+  const Tensor& weight = op.input(1);
+  const std::int64_t m = rows(op.input(0)), vocab = weight.shape.at(0), hidden = weight.shape.at(1);
+  const std::int64_t parts = (vocab + hidden - 1) / hidden;
+  const std::int64_t chunk = power_of_two_from((m + parts - 1) / parts);
+  const std::int64_t flops = matmul_flops(op, m, vocab, hidden);
+  const std::int64_t logits = product(op, m, vocab);
+  Draft k(op);
+  std::int32_t gradients[2] = {-1, -1};
+  for (std::size_t i = 0; i < 2; ++i)
+    if (op.needs_gradient(i)) gradients[i] = k.temp(i == 0 ? "grad_input" : "grad_weight", bytes(op.input(i)));
+  const std::int32_t losses = k.temp("losses", product(op, fp32, m));
+  const std::int32_t tile =
+      k.temp("logits_chunk", product(op, product(op, chunk, vocab), bytes_per_element(op.input(0).dtype)));
+  k.run().free_temp(tile).outputs().free_temp(losses);
+  std::int64_t products = 1;
+  for (std::size_t i = 0, saved = 0; i < 2; ++i) {
+    if (gradients[i] < 0) continue;
+    k.save_temp(gradients[i]).over_saved(i, saved++);
+    ++products;
+  }
+  return k.matmul_flops(product(op, products, flops), 0).other_flops(product(op, 8, logits), 0).finish();
+}
+
+}  // namespace
 
 RuleTable cuda_rules() {
   RuleTable rules = ideal_rules();
+  rule(rules, OpKind::embedding) = embedding;
+  rule(rules, OpKind::linear) = linear;
+  rule(rules, OpKind::addmm) = addmm;
+  rule(rules, OpKind::bmm) = bmm;
+  rule(rules, OpKind::mul) = mul;
+  rule(rules, OpKind::pow) = pow;
+  rule(rules, OpKind::rsqrt) = rsqrt;
+  rule(rules, OpKind::attention) = attention;
+  rule(rules, OpKind::nll_loss) = nll_loss;
+  rule(rules, OpKind::cross_entropy) = cross_entropy;
+  rule(rules, OpKind::linear_cross_entropy) = linear_cross_entropy;
+  rule(rules, OpKind::mse_loss) = mse_loss;
   return rules;
 }
 

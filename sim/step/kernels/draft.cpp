@@ -43,6 +43,11 @@ Draft& Draft::outputs() {
   return *this;
 }
 
+Draft& Draft::output_bytes(std::int64_t size) {
+  kernel_.output_bytes = {Bytes{size}};
+  return *this;
+}
+
 std::int32_t Draft::temp(std::string name, std::int64_t size, Category category) {
   const auto number = static_cast<std::int32_t>(kernel_.temps.size());
   kernel_.temps.push_back({std::move(name), Bytes{size}, category});

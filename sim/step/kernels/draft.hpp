@@ -20,6 +20,8 @@ class Draft {
 
   /// Allocates every output that is not an alias of an input's storage.
   Draft& outputs();
+  /// The storage of the one output has this size instead of the tensor's own.
+  Draft& output_bytes(std::int64_t size);
   /// A buffer allocated here. Freed by `free_temp`, or saved; its number is the return value.
   std::int32_t temp(std::string name, std::int64_t bytes, Category category = Category::temporary);
   Draft& free_temp(std::int32_t number);

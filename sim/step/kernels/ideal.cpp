@@ -171,22 +171,22 @@ Kernel dropout(const OpView& op) {
   return k.other_flops(product(op, 2, n), product(op, 2, n)).finish();
 }
 
-/// residual + dropout(x + bias): only the mask is kept, and the residual's gradient is the incoming one.
+/// residual + dropout(x + bias), the bias being optional: only the mask is kept, and the residual's gradient is the
+/// incoming one.
 Kernel bias_dropout_add(const OpView& op) {
   const std::int64_t n = elements(op.output(0));
+  const std::size_t residual = op.inputs() - 1;
   const bool drops = op.op.attributes.probability > 0;
   Draft k(op);
   k.outputs();
-  if (drops) {
-    const std::int32_t mask = k.temp("mask", n);
-    k.save_temp(mask);
-  }
+  if (drops) k.save_temp(k.temp("mask", n));
   k.run().backward();
   if (drops)
     k.gradient(0);
   else
     k.pass(0);
-  k.gradient(1).run().pass(2);
+  if (residual == 2) k.gradient(1);
+  k.run().pass(residual);
   return k.other_flops(product(op, drops ? 4 : 2, n), product(op, drops ? 3 : 1, n)).finish();
 }
 

@@ -1,1 +1,293 @@
-// Not written yet.
+#include "tidemark/report/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace tidemark {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+double ratio(Bytes part, Bytes whole) {
+  return whole.count == 0 ? 0 : static_cast<double>(part.count) / static_cast<double>(whole.count);
+}
+
+Bytes magnitude(Bytes bytes) { return {std::abs(bytes.count)}; }
+
+std::string counted(std::size_t n, std::string_view one, std::string_view many) {
+  return grouped(static_cast<std::int64_t>(n)) + " " + std::string(n == 1 ? one : many);
+}
+
+/// "backward of layers.3.mlp.gelu", "the optimizer's sgd".
+std::string moment_text(const Moment& moment) {
+  if (moment.op.empty()) return "at the start";
+  if (moment.phase == Phase::loss && moment.op == "loss") return "loss";
+  return fmt::format("{} of {}", to_string(moment.phase), moment.op);
+}
+
+class Page {
+ public:
+  Page(const Summary& summary, const TerminalStyle& style)
+      : s_(summary), style_(style), width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
+
+  std::string write(const std::string& chart) {
+    title();
+    headline();
+    if (!chart.empty()) text_ += "\n" + chart;
+    make_up();
+    tensors();
+    cost();
+    textbook();
+    steps();
+    warnings();
+    return std::move(text_);
+  }
+
+ private:
+  static constexpr std::size_t label_width = 12;
+
+  std::string paint(Ink ink, std::string_view text) const { return painted(style_, ink, text); }
+  std::string_view dot() const { return style_.ascii ? " | " : " · "; }
+  void heading(std::string_view text) { text_ += "\n" + paint(Ink::bold, text) + "\n"; }
+  void labelled(std::string_view label, std::string_view text) {
+    text_ += paint(Ink::bold, left(label, label_width)) + std::string(text) + "\n";
+  }
+
+  void title() {
+    text_ += paint(Ink::bold, s_.scenario.empty() ? "tidemark" : s_.scenario) + "\n";
+    const Profile& p = s_.profile;
+    text_ += paint(Ink::dim, fmt::format("profile {}: runtime {}, kernels {}, model code {}, loop {}", p.preset,
+                                         p.runtime, p.kernels, p.model_code, p.loop)) +
+             "\n";
+    std::string size;
+    if (s_.parameters) size = grouped(*s_.parameters) + " parameters" + std::string(dot());
+    size += counted(s_.steps.size(), "step", "steps") + std::string(dot()) + counted(s_.ops, "op", "ops") +
+            std::string(dot()) + counted(s_.events, "allocation or free", "allocations and frees");
+    text_ += paint(Ink::dim, size) + "\n\n";
+  }
+
+  void headline() {
+    const Moment& peak = s_.peak().peak;
+    std::string when = moment_text(peak);
+    if (s_.steps.size() > 1) when += fmt::format(", step {}", peak.step);
+    if (peak.time.count > 0) when += ", at " + pretty(peak.time);
+    labelled("Peak",
+             fmt::format("{}  ({} B)  {}", paint(Ink::bold, pretty(peak.bytes)), grouped(peak.bytes.count), when));
+    if (s_.reserved_peak)
+      labelled("Reserved", fmt::format("{}  ({} B) at most, {} allocated", pretty(*s_.reserved_peak),
+                                       grouped(s_.reserved_peak->count), pretty(*s_.allocated_peak)));
+    fit();
+    if (s_.no_checkpoint_peak) {
+      const Bytes gain = *s_.no_checkpoint_peak - peak.bytes;
+      labelled("Policy",
+               fmt::format("{} {} ({}) than without checkpointing, {}", pretty(magnitude(gain)),
+                           gain.count < 0 ? "more" : "less", percent(std::abs(ratio(gain, *s_.no_checkpoint_peak))),
+                           pretty(*s_.no_checkpoint_peak)));
+    }
+  }
+
+  void fit() {
+    if (!s_.fits) return;
+    if (*s_.fits)
+      labelled("Fits", fmt::format("{}, {} below {} of {}", paint(Ink::green, "yes"), pretty(*s_.margin), s_.limit_name,
+                                   pretty(*s_.limit)));
+    else if (s_.margin)
+      labelled("Fits", fmt::format("{}, {} above {} of {}", paint(Ink::red, "no"), pretty(magnitude(*s_.margin)),
+                                   s_.limit_name, pretty(*s_.limit)));
+    else
+      labelled("Fits", paint(Ink::red, "no") + ", the allocator runs out of memory");
+  }
+
+  std::string bar(double share, std::size_t room) const {
+    const auto eighths = static_cast<std::size_t>(share * static_cast<double>(room) * 8 + 0.5);
+    if (style_.ascii) return std::string(eighths / 8, '#');
+    constexpr std::array<std::string_view, 8> ends = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    std::string out;
+    for (std::size_t i = 0; i < eighths / 8; ++i) out += "█";
+    return out + std::string(ends[eighths % 8]);
+  }
+
+  /// Two lists side by side: what the peak is made of, and how high each phase rises.
+  void make_up() {
+    const StepFigures& at = s_.peak();
+    std::vector<std::string> categories, phases;
+    for (std::size_t c = 0; c < category_names.size(); ++c) {
+      if (at.at_peak[c].count == 0) continue;
+      const double share = ratio(at.at_peak[c], at.peak.bytes);
+      categories.push_back(left(category_names[c], 17) + right(pretty(at.at_peak[c]), 9) + right(percent(share), 9) +
+                           "  " + left(bar(share, 10), 10));
+    }
+    for (std::size_t p = 0; p < phase_names.size(); ++p)
+      if (at.phase_peaks[p])
+        phases.push_back(left(p == 0 ? "start" : phase_names[p], 15) + right(pretty(*at.phase_peaks[p]), 9));
+    std::string_view first = "At the peak, by category";
+    std::string_view second = "Highest level by phase";
+    if (width_ < 80) {
+      list(first, categories);
+      list(second, phases);
+      return;
+    }
+    text_ += "\n" + paint(Ink::bold, left(first, 55)) + paint(Ink::bold, second) + "\n";
+    for (std::size_t i = 0; i < std::max(categories.size(), phases.size()); ++i) {
+      std::string line = "  " + left(i < categories.size() ? categories[i] : "", 53);
+      if (i < phases.size()) line += "  " + phases[i];
+      while (line.ends_with(' ')) line.pop_back();
+      text_ += line + "\n";
+    }
+  }
+
+  void list(std::string_view title, const std::vector<std::string>& lines) {
+    heading(title);
+    for (std::string line : lines) {
+      while (line.ends_with(' ')) line.pop_back();
+      text_ += "  " + line + "\n";
+    }
+  }
+
+  void tensors() {
+    if (s_.peak_tensors.empty()) return;
+    heading(s_.peak_tensors.size() == s_.tensors_at_peak
+                ? fmt::format("The {} at the peak", counted(s_.tensors_at_peak, "tensor", "tensors"))
+                : fmt::format("The {} largest of {} at the peak", s_.peak_tensors.size(),
+                              counted(s_.tensors_at_peak, "tensor", "tensors")));
+    std::size_t held = 0, name = 0;
+    for (const PeakTensor& tensor : s_.peak_tensors) {
+      held = std::max(held, columns(tensor.held_by));
+      name = std::max(name, columns(tensor.tensor));
+    }
+    const std::size_t room = width_ - 24;  // both byte columns and the gaps
+    held = std::min(held, room * 3 / 5);
+    name = std::max<std::size_t>(std::min(name, room - held), 6);
+    text_ += paint(Ink::dim,
+                   "  " + right("bytes", 9) + "  " + right("without", 9) + "  " + left("tensor", name) + "  held by") +
+             "\n";
+    for (const PeakTensor& tensor : s_.peak_tensors)
+      text_ += "  " + right(pretty(tensor.bytes), 9) + "  " + right("-" + pretty(tensor.drop), 9) + "  " +
+               left(shortened(style_, tensor.tensor, name), name) + "  " +
+               shortened(style_, tensor.held_by, room - name) + "\n";
+  }
+
+  void cost() {
+    const StepFigures& last = s_.last();
+    const bool flops = last.flops.total.count > 0, other = last.other_flops.total.count > 0;
+    const bool time = last.time.step.count > 0;
+    if (!flops && !other && !time) return;
+    heading(s_.steps.size() > 1 ? "Cost of the last step" : "Cost");
+    const auto cell = [](bool shown, const std::string& text) { return shown ? right(text, 14) : ""; };
+    text_ += paint(Ink::dim, left("", 12) + cell(flops, "products") + cell(other, "other") + cell(time, "time")) + "\n";
+    const auto row = [&](std::string_view name, Flops products, Flops rest, Nanos duration) {
+      if (products.count == 0 && rest.count == 0 && duration.count == 0) return;
+      text_ += "  " + left(name, 10) + cell(flops, pretty(products)) + cell(other, pretty(rest)) +
+               cell(time, pretty(duration)) + "\n";
+    };
+    const auto optimizer = [](const FlopFigures& f) { return f.total - f.forward - f.recompute - f.backward; };
+    row("forward", last.flops.forward, last.other_flops.forward, last.time.forward);
+    row("recompute", last.flops.recompute, last.other_flops.recompute, last.time.recompute);
+    row("backward", last.flops.backward, last.other_flops.backward, last.time.backward);
+    row("optimizer", optimizer(last.flops), optimizer(last.other_flops), last.time.optimizer);
+    row("waiting", {}, {}, last.time.exposed);
+    row("total", last.flops.total, last.other_flops.total, last.time.step);
+    rates(last);
+  }
+
+  void rates(const StepFigures& last) {
+    std::string line;
+    const auto add = [&](const std::string& text) { line += (line.empty() ? "  " : std::string(dot())) + text; };
+    if (last.recompute_overhead && last.flops.recompute.count > 0)
+      add("recomputing adds " + percent(*last.recompute_overhead) + " FLOPs");
+    if (last.flops.recompute.count > 0 && last.time.recompute.count > 0)
+      add("and " +
+          percent(static_cast<double>(last.time.recompute.count) /
+                  static_cast<double>((last.time.step - last.time.recompute).count)) +
+          " time");
+    if (last.mfu) add("MFU " + percent(*last.mfu));
+    if (last.hfu) add("HFU " + percent(*last.hfu));
+    if (!line.empty()) text_ += line + "\n";
+  }
+
+  void textbook() {
+    if (!s_.textbook) return;
+    const TextbookComparison& c = *s_.textbook;
+    const Textbook& t = c.textbook;
+    heading("The textbook formula");
+    text_ +=
+        fmt::format("  ceil({}/{}) {} {} + {} {} {} = {} ({} B)\n", t.layers, t.interval, times(), pretty(t.boundary),
+                    t.interval, times(), pretty(t.layer), pretty(c.formula), grouped(c.formula.count));
+    const Bytes difference = s_.peak().peak.bytes - c.formula;
+    if (difference.count == 0) {
+      text_ += "  The simulated peak is the same.\n";
+    } else {
+      text_ += fmt::format("  The simulated peak is {} {} ({} B):\n", pretty(magnitude(difference)),
+                           difference.count > 0 ? "higher" : "lower", grouped(difference.count));
+    }
+    for (const std::string& reason : c.reasons) bullet(reason, Ink::plain);
+  }
+
+  std::string_view times() const { return style_.ascii ? "x" : "×"; }
+
+  void steps() {
+    if (s_.steps.size() < 2) return;
+    heading("Step by step");
+    text_ += paint(Ink::dim,
+                   "  " + right("step", 4) + right("start", 12) + right("peak", 12) + right("end", 12) + "  peak in") +
+             "\n";
+    constexpr std::size_t shown = 8;
+    for (std::size_t k = 0; k < s_.steps.size(); ++k) {
+      if (s_.steps.size() > shown && k == shown / 2) {
+        text_ += fmt::format("  {:>4}\n", style_.ascii ? ".." : "…");
+        k = s_.steps.size() - shown / 2;
+      }
+      const StepFigures& figures = s_.steps[k];
+      text_ += fmt::format("  {:>4}", k) + right(pretty(figures.phase_peaks[0].value_or(Bytes{})), 12) +
+               right(pretty(figures.peak.bytes), 12) + right(pretty(figures.end), 12) + "  " +
+               moment_text(figures.peak) + "\n";
+    }
+  }
+
+  void warnings() {
+    if (s_.warnings.empty()) return;
+    heading("Warnings");
+    for (const std::string& warning : s_.warnings) bullet(warning, Ink::yellow);
+  }
+
+  /// "  - text", wrapped at the width with a hanging indent.
+  void bullet(std::string_view text, Ink ink) {
+    const std::size_t room = width_ - 4;
+    std::string lead = "  - ";
+    while (!text.empty()) {
+      std::string_view line = text;
+      if (columns(text) > room) {
+        const std::size_t space = text.rfind(' ', room);
+        line = text.substr(0, space == std::string_view::npos || space == 0 ? room : space);
+      }
+      text_ += lead + paint(ink, line) + "\n";
+      text.remove_prefix(line.size());
+      if (text.starts_with(' ')) text.remove_prefix(1);
+      lead = "    ";
+    }
+  }
+
+  const Summary& s_;
+  const TerminalStyle& style_;
+  std::size_t width_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string summary_text(const Summary& summary, const std::string& chart, const TerminalStyle& style) {
+  return Page(summary, style).write(chart);
+}
+
+std::string grouped(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  for (std::size_t at = digits.size(); at > (value < 0 ? 4U : 3U);) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,29 @@
+/// What can the terminal show, and how does a text fit into its columns?
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tidemark {
+
+/// The caller looks at the terminal and the environment; nothing here does.
+struct TerminalStyle {
+  int width = 100;     // columns
+  bool color = false;  // ANSI escapes
+  bool ascii = false;  // no character past 126
+};
+
+enum class Ink : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
+
+/// The text in that ink; unchanged without color.
+std::string painted(const TerminalStyle& style, Ink ink, std::string_view text);
+
+/// Columns a text takes: its code points.
+std::size_t columns(std::string_view text);
+std::string left(std::string_view text, std::size_t width);   // padded on the right
+std::string right(std::string_view text, std::size_t width);  // padded on the left
+/// The text in at most `width` columns; a long one loses its middle, since names differ at their ends.
+std::string shortened(const TerminalStyle& style, std::string_view text, std::size_t width);
+
+}  // namespace tidemark

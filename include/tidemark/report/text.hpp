@@ -1,0 +1,17 @@
+/// What does a person at the terminal read?
+#pragma once
+
+#include <string>
+
+#include "tidemark/report/summary.hpp"
+#include "tidemark/report/terminal.hpp"
+
+namespace tidemark {
+
+/// The Summary for a person; `chart` (tide_chart, or "") stands below the headline. Lines end in "\n".
+std::string summary_text(const Summary& summary, const std::string& chart, const TerminalStyle& style);
+
+/// 1234567 as "1,234,567".
+std::string grouped(std::int64_t value);
+
+}  // namespace tidemark

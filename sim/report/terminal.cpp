@@ -1,0 +1,51 @@
+#include "tidemark/report/terminal.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tidemark {
+namespace {
+
+bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
+
+/// Byte position of the n-th code point.
+std::size_t byte_of(std::string_view text, std::size_t n) {
+  std::size_t i = 0;
+  for (; i < text.size(); ++i)
+    if (starts_code_point(text[i]) && n-- == 0) break;
+  return i;
+}
+
+}  // namespace
+
+std::string painted(const TerminalStyle& style, Ink ink, std::string_view text) {
+  constexpr std::array<std::string_view, 9> codes = {"0", "1", "2", "31", "32", "33", "34", "35", "36"};
+  if (!style.color || ink == Ink::plain || text.empty()) return std::string(text);
+  return "\x1b[" + std::string(codes[static_cast<std::size_t>(ink)]) + "m" + std::string(text) + "\x1b[0m";
+}
+
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, starts_code_point));
+}
+
+std::string left(std::string_view text, std::size_t width) {
+  const std::size_t taken = columns(text);
+  return std::string(text) + std::string(width > taken ? width - taken : 0, ' ');
+}
+
+std::string right(std::string_view text, std::size_t width) {
+  const std::size_t taken = columns(text);
+  return std::string(width > taken ? width - taken : 0, ' ') + std::string(text);
+}
+
+std::string shortened(const TerminalStyle& style, std::string_view text, std::size_t width) {
+  const std::string_view gap = style.ascii ? ".." : "…";
+  const std::size_t taken = columns(text);
+  if (taken <= width) return std::string(text);
+  const std::size_t room = width - std::min(width, columns(gap));
+  const std::size_t tail = room / 2 + room % 2;
+  return std::string(text.substr(0, byte_of(text, room - tail))) + std::string(gap) +
+         std::string(text.substr(byte_of(text, taken - tail)));
+}
+
+}  // namespace tidemark

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tidemark/report/peak.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -288,7 +290,7 @@ class Drawing {
       line += left(phase_label(before, end - starts[i]), end - starts[i]);
     }
     while (line.ends_with(' ')) line.pop_back();
-    out_ += line + "\n";
+    if (!line.empty()) out_ += line + "\n";
   }
 
   /// The phase's name, a short form, or nothing: what the run's width can hold with a space after it.
@@ -320,7 +322,8 @@ std::string peak_label(const Step& step, const Timeline& timeline) {
   const OpId id = timeline.events[timeline.peak_event].op();
   if (id == no_id) return pretty(timeline.peak) + ", at the start";
   const StepOp& op = step.ops[id];
-  return fmt::format("{}, {} of {}", pretty(timeline.peak), to_string(op.phase), step.names[op.name]);
+  const std::string layer = op.layer < 0 ? "" : step.layers[static_cast<std::size_t>(op.layer)];
+  return pretty(timeline.peak) + ", " + phase_of_work(op.phase, step.names[op.name], layer);
 }
 
 }  // namespace

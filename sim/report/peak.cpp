@@ -189,16 +189,25 @@ RecomputeAtPeak recompute_at_peak(const Step& step, const std::vector<PeakStorag
 
 namespace {
 
+std::string layer_name(const Step& step, std::int32_t layer) {
+  return layer < 0 ? "" : step.layers[static_cast<std::size_t>(layer)];
+}
+
+/// A layer known by its number alone needs the word.
+std::string layer_text(const std::string& layer) {
+  const bool number = layer.find_first_not_of("0123456789") == std::string::npos;
+  return number && !layer.empty() ? "layer " + layer : layer;
+}
+
 /// The op's name where that begins with its layer's ("layers.3.mlp.gelu"); else the layer, since "B3" says no more.
 std::string work_name(const Step& step, const StepOp& op) {
   const std::string& name = step.names[op.name];
-  if (op.layer < 0) return name;
-  const std::string& layer = step.layers[static_cast<std::size_t>(op.layer)];
-  return name.starts_with(layer) ? name : layer;
+  const std::string layer = layer_name(step, op.layer);
+  return name.starts_with(layer) ? name : layer_text(layer);
 }
 
 std::string layer_or_op(const Step& step, const StepOp& op) {
-  return op.layer >= 0 ? step.layers[static_cast<std::size_t>(op.layer)] : step.names[op.name];
+  return op.layer >= 0 ? layer_text(layer_name(step, op.layer)) : step.names[op.name];
 }
 
 std::string next_use(const Step& step, const StepStorage& storage, const PeakStorage& s) {
@@ -220,6 +229,13 @@ std::string next_use(const Step& step, const StepStorage& storage, const PeakSto
 
 }  // namespace
 
+std::string phase_of_work(Phase phase, const std::string& op, const std::string& layer) {
+  const std::string what(to_string(phase));
+  if (op.starts_with(what)) return op;  // "loss", "optimizer.sgd"
+  if (op.starts_with(layer)) return what + " of " + op;
+  return what + " of " + layer_text(layer) + " (" + op + ")";
+}
+
 std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& s) {
   const StepStorage& storage = step.storages[s.storage];
   if (storage.category == Category::parameter) return "parameter";
@@ -229,7 +245,10 @@ std::string held_by(const Step& step, const Timeline& timeline, const PeakStorag
   if (s.read_at_peak && freed_in == peak_op(timeline)) return "read by the running op";
   if (storage.category == Category::input) return "input of the step";
   if (storage.category == Category::gradient) return "gradient, kept to the end of the step";
-  if (freed_in != no_id) return "held until " + work_name(step, step.ops[freed_in]);
+  if (freed_in != no_id) {
+    const StepOp& op = step.ops[freed_in];
+    return "held until " + phase_of_work(op.phase, step.names[op.name], layer_name(step, op.layer));
+  }
   return "held to the end";
 }
 

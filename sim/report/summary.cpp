@@ -176,18 +176,21 @@ std::vector<std::string> policy_warnings(const Summary& summary) {
   if (!recompute.any) return out;
   const Moment& peak = summary.peak().peak;
   if (recompute.rebuilt.count == 0 && recompute.to_be_dropped.count == 0)
-    out.push_back(fmt::format(
-        "this policy touches none of the tensors at the peak ({}{}): recomputing more of the same cannot lower it",
-        to_string(peak.phase), peak.op.empty() ? "" : ", " + peak.op));
+    out.push_back("this policy touches none of the tensors at the peak (" +
+                  (peak.op.empty() ? "at the start" : phase_of_work(peak.phase, peak.op, peak.layer)) +
+                  "): recomputing more of the same cannot lower it");
   if (!summary.no_checkpoint_peak || peak.bytes < *summary.no_checkpoint_peak) return out;
   std::string text =
       fmt::format("the peak is not below the {} of no checkpointing", pretty(*summary.no_checkpoint_peak));
-  if (recompute.layers_recomputed > 0 && recompute.layers_rebuilt == recompute.layers_recomputed)
-    text += fmt::format(": all {} recomputed layers are rebuilt at once, before backward has freed any of them",
-                        recompute.layers_rebuilt);
+  const std::size_t layers = recompute.layers_recomputed;
+  if (layers == 1 && recompute.layers_rebuilt == 1)
+    text += ": the recomputed layer is whole again before backward has freed any of it";
+  else if (layers > 0 && recompute.layers_rebuilt == layers)
+    text +=
+        fmt::format(": all {} recomputed layers are rebuilt at once, before backward has freed any of them", layers);
   else if (recompute.layers_rebuilt > 0)
     text += fmt::format(": {} of the {} recomputed layers are rebuilt and alive together", recompute.layers_rebuilt,
-                        recompute.layers_recomputed);
+                        layers);
   out.push_back(std::move(text));
   return out;
 }

@@ -48,4 +48,24 @@ std::string shortened(const TerminalStyle& style, std::string_view text, std::si
          std::string(text.substr(byte_of(text, taken - tail)));
 }
 
+std::string wrapped(const TerminalStyle& style, std::string_view lead, std::string_view text, Ink ink, Ink lead_ink) {
+  const std::size_t indent = columns(lead);
+  const std::size_t room = static_cast<std::size_t>(std::max(style.width, 40)) - std::min<std::size_t>(indent, 20);
+  std::string out;
+  std::string start = painted(style, lead_ink, lead);
+  while (!text.empty()) {
+    std::string_view line = text;
+    if (columns(text) > room) {
+      const std::size_t limit = byte_of(text, room);
+      const std::size_t space = text.rfind(' ', limit);
+      line = text.substr(0, space == std::string_view::npos || space == 0 ? limit : space);
+    }
+    out += start + painted(style, ink, line) + "\n";
+    text.remove_prefix(line.size());
+    if (text.starts_with(' ')) text.remove_prefix(1);
+    start = std::string(indent, ' ');
+  }
+  return out;
+}
+
 }  // namespace tidemark

@@ -19,21 +19,23 @@ double ratio(Bytes part, Bytes whole) {
 
 Bytes magnitude(Bytes bytes) { return {std::abs(bytes.count)}; }
 
+/// "  (1,234,567 B)"; nothing where the short form is exact.
+std::string exactly(Bytes bytes) { return bytes.count < 1024 ? "" : "  (" + grouped(bytes.count) + " B)"; }
+
 std::string counted(std::size_t n, std::string_view one, std::string_view many) {
   return grouped(static_cast<std::int64_t>(n)) + " " + std::string(n == 1 ? one : many);
 }
 
-/// "backward of layers.3.mlp.gelu", "the optimizer's sgd".
 std::string moment_text(const Moment& moment) {
-  if (moment.op.empty()) return "at the start";
-  if (moment.phase == Phase::loss && moment.op == "loss") return "loss";
-  return fmt::format("{} of {}", to_string(moment.phase), moment.op);
+  return moment.op.empty() ? "at the start" : phase_of_work(moment.phase, moment.op, moment.layer);
 }
+
+std::string signed_bytes(Bytes bytes) { return (bytes.count < 0 ? "-" : "+") + pretty(magnitude(bytes)); }
 
 class Page {
  public:
   Page(const Summary& summary, const TerminalStyle& style)
-      : s_(summary), style_(style), width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
+      : s_(summary), style_(style), width_(static_cast<std::size_t>(std::max(style.width, 60))) {}
 
   std::string write(const std::string& chart) {
     title();
@@ -55,20 +57,21 @@ class Page {
   std::string_view dot() const { return style_.ascii ? " | " : " · "; }
   void heading(std::string_view text) { text_ += "\n" + paint(Ink::bold, text) + "\n"; }
   void labelled(std::string_view label, std::string_view text) {
-    text_ += paint(Ink::bold, left(label, label_width)) + std::string(text) + "\n";
+    text_ += wrapped(style_, left(label, label_width), text, Ink::plain, Ink::bold);
   }
 
   void title() {
     text_ += paint(Ink::bold, s_.scenario.empty() ? "tidemark" : s_.scenario) + "\n";
     const Profile& p = s_.profile;
-    text_ += paint(Ink::dim, fmt::format("profile {}: runtime {}, kernels {}, model code {}, loop {}", p.preset,
-                                         p.runtime, p.kernels, p.model_code, p.loop)) +
-             "\n";
+    text_ += wrapped(style_, "",
+                     fmt::format("profile {}: runtime {}, kernels {}, model code {}, loop {}", p.preset, p.runtime,
+                                 p.kernels, p.model_code, p.loop),
+                     Ink::dim);
     std::string size;
     if (s_.parameters) size = grouped(*s_.parameters) + " parameters" + std::string(dot());
     size += counted(s_.steps.size(), "step", "steps") + std::string(dot()) + counted(s_.ops, "op", "ops") +
             std::string(dot()) + counted(s_.events, "allocation or free", "allocations and frees");
-    text_ += paint(Ink::dim, size) + "\n\n";
+    text_ += wrapped(style_, "", size, Ink::dim) + "\n";
   }
 
   void headline() {
@@ -76,31 +79,38 @@ class Page {
     std::string when = moment_text(peak);
     if (s_.steps.size() > 1) when += fmt::format(", step {}", peak.step);
     if (peak.time.count > 0) when += ", at " + pretty(peak.time);
-    labelled("Peak",
-             fmt::format("{}  ({} B)  {}", paint(Ink::bold, pretty(peak.bytes)), grouped(peak.bytes.count), when));
+    const std::string bytes = pretty(peak.bytes) + exactly(peak.bytes);
+    const bool one_line = label_width + columns(bytes) + 2 + columns(when) <= width_;
+    text_ += paint(Ink::bold, left("Peak", label_width) + bytes) +
+             (one_line ? "  " : "\n" + std::string(label_width, ' ')) + shortened(style_, when, width_ - label_width) +
+             "\n";
     if (s_.reserved_peak)
-      labelled("Reserved", fmt::format("{}  ({} B) at most, {} allocated", pretty(*s_.reserved_peak),
-                                       grouped(s_.reserved_peak->count), pretty(*s_.allocated_peak)));
+      labelled("Reserved", pretty(*s_.reserved_peak) + exactly(*s_.reserved_peak) + "  at most, for " +
+                               pretty(*s_.allocated_peak) + " allocated");
     fit();
-    if (s_.no_checkpoint_peak) {
-      const Bytes gain = *s_.no_checkpoint_peak - peak.bytes;
-      labelled("Policy",
-               fmt::format("{} {} ({}) than without checkpointing, {}", pretty(magnitude(gain)),
-                           gain.count < 0 ? "more" : "less", percent(std::abs(ratio(gain, *s_.no_checkpoint_peak))),
-                           pretty(*s_.no_checkpoint_peak)));
-    }
+    policy(peak.bytes);
+  }
+
+  void policy(Bytes peak) {
+    if (!s_.no_checkpoint_peak) return;
+    const Bytes none = *s_.no_checkpoint_peak;
+    const Bytes gain = none - peak;
+    const std::string share = percent(std::abs(ratio(gain, none)));
+    labelled("Policy", gain.count == 0
+                           ? fmt::format("as high as without checkpointing, {}", pretty(none))
+                           : fmt::format("{} ({}) {} than without checkpointing, {}", pretty(magnitude(gain)), share,
+                                         gain.count < 0 ? "higher" : "lower", pretty(none)));
   }
 
   void fit() {
     if (!s_.fits) return;
-    if (*s_.fits)
-      labelled("Fits", fmt::format("{}, {} below {} of {}", paint(Ink::green, "yes"), pretty(*s_.margin), s_.limit_name,
-                                   pretty(*s_.limit)));
-    else if (s_.margin)
-      labelled("Fits", fmt::format("{}, {} above {} of {}", paint(Ink::red, "no"), pretty(magnitude(*s_.margin)),
-                                   s_.limit_name, pretty(*s_.limit)));
+    const std::string answer = *s_.fits ? paint(Ink::green, "yes") : paint(Ink::red, "no");
+    text_ += paint(Ink::bold, left("Fits", label_width)) + answer;
+    if (s_.margin)
+      text_ += fmt::format(", {} {} the {} of {}\n", pretty(magnitude(*s_.margin)), *s_.fits ? "below" : "above",
+                           pretty(*s_.limit), shortened(style_, s_.limit_name, 20));
     else
-      labelled("Fits", paint(Ink::red, "no") + ", the allocator runs out of memory");
+      text_ += ", the allocator runs out of memory\n";
   }
 
   std::string bar(double share, std::size_t room) const {
@@ -132,9 +142,9 @@ class Page {
       list(second, phases);
       return;
     }
-    text_ += "\n" + paint(Ink::bold, left(first, 55)) + paint(Ink::bold, second) + "\n";
+    text_ += "\n" + paint(Ink::bold, left(first, 53)) + paint(Ink::bold, second) + "\n";
     for (std::size_t i = 0; i < std::max(categories.size(), phases.size()); ++i) {
-      std::string line = "  " + left(i < categories.size() ? categories[i] : "", 53);
+      std::string line = "  " + left(i < categories.size() ? categories[i] : "", 51);
       if (i < phases.size()) line += "  " + phases[i];
       while (line.ends_with(' ')) line.pop_back();
       text_ += line + "\n";
@@ -155,14 +165,13 @@ class Page {
                 ? fmt::format("The {} at the peak", counted(s_.tensors_at_peak, "tensor", "tensors"))
                 : fmt::format("The {} largest of {} at the peak", s_.peak_tensors.size(),
                               counted(s_.tensors_at_peak, "tensor", "tensors")));
-    std::size_t held = 0, name = 0;
+    std::size_t held = 0, name = 6;
     for (const PeakTensor& tensor : s_.peak_tensors) {
       held = std::max(held, columns(tensor.held_by));
       name = std::max(name, columns(tensor.tensor));
     }
-    const std::size_t room = width_ - 24;  // both byte columns and the gaps
-    held = std::min(held, room * 3 / 5);
-    name = std::max<std::size_t>(std::min(name, room - held), 6);
+    const std::size_t room = width_ - 26;  // both byte columns and the gaps
+    name = std::min(name, std::max(room * 2 / 5, room - std::min(room, held)));
     text_ += paint(Ink::dim,
                    "  " + right("bytes", 9) + "  " + right("without", 9) + "  " + left("tensor", name) + "  held by") +
              "\n";
@@ -178,12 +187,16 @@ class Page {
     const bool time = last.time.step.count > 0;
     if (!flops && !other && !time) return;
     heading(s_.steps.size() > 1 ? "Cost of the last step" : "Cost");
-    const auto cell = [](bool shown, const std::string& text) { return shown ? right(text, 14) : ""; };
+    const auto cell = [](bool shown, const std::string& text) {
+      return shown ? right(text.starts_with("0 ") ? "" : text, 14) : "";
+    };
     text_ += paint(Ink::dim, left("", 12) + cell(flops, "products") + cell(other, "other") + cell(time, "time")) + "\n";
     const auto row = [&](std::string_view name, Flops products, Flops rest, Nanos duration) {
       if (products.count == 0 && rest.count == 0 && duration.count == 0) return;
       text_ += "  " + left(name, 10) + cell(flops, pretty(products)) + cell(other, pretty(rest)) +
-               cell(time, pretty(duration)) + "\n";
+               cell(time, pretty(duration));
+      while (text_.ends_with(' ')) text_.pop_back();
+      text_ += "\n";
     };
     const auto optimizer = [](const FlopFigures& f) { return f.total - f.forward - f.recompute - f.backward; };
     row("forward", last.flops.forward, last.other_flops.forward, last.time.forward);
@@ -197,17 +210,33 @@ class Page {
 
   void rates(const StepFigures& last) {
     std::string line;
-    const auto add = [&](const std::string& text) { line += (line.empty() ? "  " : std::string(dot())) + text; };
+    const auto add = [&](const std::string& text) { line += (line.empty() ? "" : std::string(dot())) + text; };
     if (last.recompute_overhead && last.flops.recompute.count > 0)
-      add("recomputing adds " + percent(*last.recompute_overhead) + " FLOPs");
-    if (last.flops.recompute.count > 0 && last.time.recompute.count > 0)
-      add("and " +
-          percent(static_cast<double>(last.time.recompute.count) /
-                  static_cast<double>((last.time.step - last.time.recompute).count)) +
-          " time");
+      add("recomputing adds " + percent(*last.recompute_overhead) + " FLOPs" + time_overhead(last.time));
     if (last.mfu) add("MFU " + percent(*last.mfu));
     if (last.hfu) add("HFU " + percent(*last.hfu));
-    if (!line.empty()) text_ += line + "\n";
+    text_ += wrapped(style_, "  ", line);
+    flops_rule(last.flops);
+  }
+
+  static std::string time_overhead(const TimeFigures& time) {
+    const Nanos without = time.step - time.recompute;
+    if (time.recompute.count == 0 || without.count == 0) return "";
+    return " and " + percent(static_cast<double>(time.recompute.count) / static_cast<double>(without.count)) + " time";
+  }
+
+  /// Backward as 2 forwards and all of forward recomputed make the 1/3 everyone quotes; here is what differs.
+  void flops_rule(const FlopFigures& flops) {
+    if (flops.recompute.count == 0 || flops.forward.count == 0) return;
+    if (flops.recompute == flops.forward && flops.backward == 2 * flops.forward) return;
+    const auto forwards = [&](Flops part) {
+      return static_cast<double>(part.count) / static_cast<double>(flops.forward.count);
+    };
+    text_ += wrapped(style_, "  ",
+                     fmt::format("(the textbook's 33.3 % takes backward as 2 forwards and recomputes all of forward: "
+                                 "here {:.2f} forwards, and {} recomputed)",
+                                 forwards(flops.backward), percent(forwards(flops.recompute))),
+                     Ink::dim);
   }
 
   void textbook() {
@@ -215,20 +244,17 @@ class Page {
     const TextbookComparison& c = *s_.textbook;
     const Textbook& t = c.textbook;
     heading("The textbook formula");
-    text_ +=
-        fmt::format("  ceil({}/{}) {} {} + {} {} {} = {} ({} B)\n", t.layers, t.interval, times(), pretty(t.boundary),
-                    t.interval, times(), pretty(t.layer), pretty(c.formula), grouped(c.formula.count));
+    const std::string_view times = style_.ascii ? "x" : "×";
+    text_ += fmt::format("  ceil({}/{}) {} {} + {} {} {} = {}{}\n", t.layers, t.interval, times, pretty(t.boundary),
+                         t.interval, times, pretty(t.layer), pretty(c.formula), exactly(c.formula));
     const Bytes difference = s_.peak().peak.bytes - c.formula;
-    if (difference.count == 0) {
-      text_ += "  The simulated peak is the same.\n";
-    } else {
-      text_ += fmt::format("  The simulated peak is {} {} ({} B):\n", pretty(magnitude(difference)),
-                           difference.count > 0 ? "higher" : "lower", grouped(difference.count));
-    }
-    for (const std::string& reason : c.reasons) bullet(reason, Ink::plain);
+    text_ += difference.count == 0
+                 ? "  The simulated peak is the same.\n"
+                 : fmt::format("  The simulated peak is {} {}{}:\n", pretty(magnitude(difference)),
+                               difference.count > 0 ? "higher" : "lower", exactly(magnitude(difference)));
+    for (const TextbookReason& reason : c.reasons)
+      text_ += wrapped(style_, right(signed_bytes(reason.bytes), 12) + "  ", reason.text);
   }
-
-  std::string_view times() const { return style_.ascii ? "x" : "×"; }
 
   void steps() {
     if (s_.steps.size() < 2) return;
@@ -252,24 +278,7 @@ class Page {
   void warnings() {
     if (s_.warnings.empty()) return;
     heading("Warnings");
-    for (const std::string& warning : s_.warnings) bullet(warning, Ink::yellow);
-  }
-
-  /// "  - text", wrapped at the width with a hanging indent.
-  void bullet(std::string_view text, Ink ink) {
-    const std::size_t room = width_ - 4;
-    std::string lead = "  - ";
-    while (!text.empty()) {
-      std::string_view line = text;
-      if (columns(text) > room) {
-        const std::size_t space = text.rfind(' ', room);
-        line = text.substr(0, space == std::string_view::npos || space == 0 ? room : space);
-      }
-      text_ += lead + paint(ink, line) + "\n";
-      text.remove_prefix(line.size());
-      if (text.starts_with(' ')) text.remove_prefix(1);
-      lead = "    ";
-    }
+    for (const std::string& warning : s_.warnings) text_ += wrapped(style_, "  - ", warning, Ink::yellow);
   }
 
   const Summary& s_;

@@ -12,30 +12,19 @@ namespace {
 std::string boundaries_reason(const Textbook& t, std::int64_t alive) {
   const std::int64_t counted = textbook_boundaries(t);
   const std::int64_t rest = t.layers % t.interval;
+  const std::string numbers = fmt::format("{} of {} boundaries", alive, counted);
   if (alive > counted) return fmt::format("{} tensors are kept to recompute from, not {}", alive, counted);
-  if (rest != 0)
-    return fmt::format("the last segment has {} of {} layers, and its boundary is gone when a full segment is rebuilt",
-                       rest, t.interval);
-  return fmt::format("{} of {} boundaries are alive at the peak: the others' segments are done, or not yet begun",
-                     alive, counted);
+  if (alive == counted) return "boundaries are not all of that size";
+  if (alive == counted - 1 && rest != 0)
+    return fmt::format("{}: the last segment has {} of {} layers, and its boundary is gone when a full one is rebuilt",
+                       numbers, rest, t.interval);
+  return numbers + ": those of segments that are done have gone (boundaries: hold would count them)";
 }
 
 std::string layers_reason(const Textbook& t, Bytes alive) {
-  const Bytes counted = t.interval * t.layer;
   if (t.interval > t.layers)
     return fmt::format("a segment has no more than the model's {} layers; the formula counts {}", t.layers, t.interval);
-  return fmt::format("rebuilt layers hold {} at the peak; the formula counts {}, {} whole layers", pretty(alive),
-                     pretty(counted), t.interval);
-}
-
-using OtherBytes = std::array<Bytes, category_names.size()>;
-
-std::string other_reason(const OtherBytes& other) {
-  std::string parts;
-  for (std::size_t c = 0; c < other.size(); ++c)
-    if (other[c].count > 0)
-      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", category_names[c], pretty(other[c]));
-  return "the formula leaves out " + parts;
+  return fmt::format("rebuilt layers hold {}; the formula counts {} whole ones", pretty(alive), t.interval);
 }
 
 }  // namespace
@@ -49,7 +38,7 @@ TextbookComparison compare_with_textbook(const Textbook& t, const Step& step,
   TextbookComparison out;
   out.textbook = t;
   out.formula = textbook_peak(t);
-  OtherBytes other{};
+  std::array<Bytes, category_names.size()> other{};
   for (const PeakStorage& s : storages) {
     const StepStorage& storage = step.storages[s.storage];
     const bool kept = storage.category == Category::activation || storage.category == Category::input;
@@ -63,10 +52,13 @@ TextbookComparison compare_with_textbook(const Textbook& t, const Step& step,
       out.other += storage.bytes;
     }
   }
-  if (out.boundaries != textbook_boundaries(t) * t.boundary)
-    out.reasons.push_back(boundaries_reason(t, out.boundaries_alive));
-  if (out.layers != t.interval * t.layer) out.reasons.push_back(layers_reason(t, out.layers));
-  if (out.other.count > 0) out.reasons.push_back(other_reason(other));
+  const auto add = [&](Bytes difference, const std::string& text) {
+    if (difference.count != 0) out.reasons.push_back({difference, text});
+  };
+  add(out.boundaries - textbook_boundaries(t) * t.boundary, boundaries_reason(t, out.boundaries_alive));
+  add(out.layers - t.interval * t.layer, layers_reason(t, out.layers));
+  for (std::size_t c = 0; c < other.size(); ++c)
+    add(other[c], std::string(category_names[c]) + ", which the formula leaves out");
   return out;
 }
 

@@ -93,7 +93,7 @@ TEST_CASE("peak: who holds a tensor") {
       {"parameter", small_tide(), "w", "parameter"},
       {"the op that runs at the peak reads it last", small_tide(), "mid", "read by the running op"},
       {"a gradient that the optimizer will read", small_tide(), "gw", "gradient until the optimizer"},
-      {"freed at the peak's op, which does not read it", small_tide(), "h", "held until layers.0.a"},
+      {"freed at the peak's op, which does not read it", small_tide(), "h", "held until backward of layers.0.a"},
       {"an input of the batch, not read again", small_tide(), "x", "input of the step"},
       {"a backward op reads it next",
        until_peak(Category::activation)
@@ -124,7 +124,7 @@ TEST_CASE("peak: who holds a tensor") {
       {"optimizer state", until_peak(Category::optimizer_state), "t", "optimizer state"},
       {"a gradient nobody reads", until_peak(Category::gradient), "t", "gradient, kept to the end of the step"},
       {"a variable of the program", until_peak(Category::activation).op("zero", 1).run().free("t"), "t",
-       "held until zero"},
+       "held until forward of zero"},
       {"never freed", until_peak(Category::activation), "t", "held to the end"},
   };
   for (const Why& c : cases) {

@@ -225,7 +225,7 @@ TEST_CASE("summary: warnings of the plan, the step and the policy") {
       {"untouched",
        untouched,
        {},
-       {"this policy touches none of the tensors at the peak (loss, loss): recomputing more of the same cannot lower "
+       {"this policy touches none of the tensors at the peak (loss): recomputing more of the same cannot lower "
         "it"}},
       {"the whole model as one segment",
        at_once,

@@ -30,6 +30,10 @@ std::vector<PeakStorage> peak_storages(const Step& step, const Timeline& timelin
 /// outside its lifetime. One answer for each of `storages`, in two scans of the events.
 std::vector<Bytes> peak_drops(const Timeline& timeline, const Step& step, const std::vector<PeakStorage>& storages);
 
+/// What runs, for a reader: "backward of layers.3.mlp.gelu"; "backward of layer 3 (B3)" where the op's name does not
+/// begin with its layer's.
+std::string phase_of_work(Phase phase, const std::string& op, const std::string& layer);
+
 /// Why it is alive, for a reader: "saved for backward of layers.3.mlp.gelu", "input of the recompute of layers.2",
 /// "parameter", "gradient until the optimizer", "read by the running op".
 std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage);

@@ -26,4 +26,8 @@ std::string right(std::string_view text, std::size_t width);  // padded on the l
 /// The text in at most `width` columns; a long one loses its middle, since names differ at their ends.
 std::string shortened(const TerminalStyle& style, std::string_view text, std::size_t width);
 
+/// Lines of at most the style's width, ending in "\n": the lead, then the text, with the rest below its start.
+std::string wrapped(const TerminalStyle& style, std::string_view lead, std::string_view text, Ink ink = Ink::plain,
+                    Ink lead_ink = Ink::plain);
+
 }  // namespace tidemark

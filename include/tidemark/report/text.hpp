@@ -8,7 +8,8 @@
 
 namespace tidemark {
 
-/// The Summary for a person; `chart` (tide_chart, or "") stands below the headline. Lines end in "\n".
+/// The Summary for a person; `chart` (tide_chart, or "") stands below the headline. Lines end in "\n" and keep
+/// within the style's width, or 60.
 std::string summary_text(const Summary& summary, const std::string& chart, const TerminalStyle& style);
 
 /// 1234567 as "1,234,567".

@@ -22,15 +22,22 @@ std::int64_t textbook_boundaries(const Textbook& textbook);  // ceil(L/K)
 /// The formula as it is usually applied: K layers, even where the model has fewer.
 Bytes textbook_peak(const Textbook& textbook);
 
+/// Why the simulated peak differs by `bytes`.
+struct TextbookReason {
+  Bytes bytes;
+  std::string text;
+  friend bool operator==(const TextbookReason&, const TextbookReason&) = default;
+};
+
 /// The simulated peak in the formula's terms; boundaries + layers + other is the whole peak.
 struct TextbookComparison {
   Textbook textbook;
   Bytes formula;
   std::int64_t boundaries_alive = 0;  // their number: what segments are recomputed from
   Bytes boundaries;
-  Bytes layers;                      // rebuilt activations
-  Bytes other;                       // what the formula does not speak of
-  std::vector<std::string> reasons;  // one sentence for each difference; none when formula and simulation agree
+  Bytes layers;                         // rebuilt activations
+  Bytes other;                          // what the formula does not speak of
+  std::vector<TextbookReason> reasons;  // they add up to peak - formula
   friend bool operator==(const TextbookComparison&, const TextbookComparison&) = default;
 };
 TextbookComparison compare_with_textbook(const Textbook& textbook, const Step& step,

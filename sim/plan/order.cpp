@@ -50,7 +50,7 @@ class Ordering {
 
   void forward();
   void backward();
-  bool reads_outside_its_region(std::int32_t layer) const;
+  Keep keep_in(Layers region, std::int32_t layer) const;
 
   void place_recomputes();
   void place_region(const std::vector<std::int32_t>& layers, OpRef before);
@@ -71,13 +71,14 @@ class Ordering {
 };
 
 /// The boundaries of a region stay for it: its first layer keeps its input, and so does one that reads past the region.
-bool Ordering::reads_outside_its_region(std::int32_t layer) const {
-  const std::int32_t region = region_of(layer);
-  if (choices_.regions[static_cast<std::size_t>(region)].front() == layer) return true;
-  return std::ranges::any_of(at(layer).ops, [&](const OutlineOp& op) {
-    return std::ranges::any_of(
-        op.inputs, [&](const OpRef& input) { return at(input.layer).is_block && region_of(input.layer) != region; });
+Keep Ordering::keep_in(Layers region, std::int32_t layer) const {
+  if (layer == region.front()) return Keep::input;
+  const bool reads_past_it = std::ranges::any_of(at(layer).ops, [&](const OutlineOp& op) {
+    return std::ranges::any_of(op.inputs, [&](const OpRef& input) {
+      return at(input.layer).is_block && !std::ranges::binary_search(region, input.layer);
+    });
   });
+  return reads_past_it ? Keep::input : Keep::none;
 }
 
 void Ordering::forward() {
@@ -86,7 +87,7 @@ void Ordering::forward() {
     const std::int32_t region = region_of(layer);
     if (choices_.is_whole(layer)) {
       steps_.push_back(
-          {Action::forward, layer, {}, reads_outside_its_region(layer) ? Keep::input : Keep::none, region});
+          {Action::forward, layer, {}, keep_in(choices_.regions[static_cast<std::size_t>(region)], layer), region});
       continue;
     }
     steps_.push_back({Action::forward, layer, {}, Keep::all, region});
@@ -169,11 +170,12 @@ void Ordering::place_nested(Layers layers, std::span<const int> levels, std::int
     return;
   }
   const auto interval = static_cast<std::size_t>(levels.front());
-  const std::size_t last = (layers.size() - 1) / interval * interval;
-  for (std::size_t i = 0; i < last; ++i)
-    place(before, layers[i], {}, i % interval == 0 ? Keep::input : Keep::none, region);
-  for (std::size_t first = 0; first <= last; first += interval)
-    place_nested(layers.subspan(first, std::min(interval, layers.size() - first)), levels.subspan(1), next_region_++);
+  std::vector<Layers> inner;
+  for (std::size_t first = 0; first < layers.size(); first += interval)
+    inner.push_back(layers.subspan(first, std::min(interval, layers.size() - first)));
+  for (std::size_t i = 0; i + 1 < inner.size(); ++i)
+    for (const std::int32_t layer : inner[i]) place(before, layer, {}, keep_in(inner[i], layer), region);
+  for (const Layers& part : inner) place_nested(part, levels.subspan(1), next_region_++);
 }
 
 /// Ops of the region that must run again so that `op` has what its backward takes: what it reads, and what that reads,

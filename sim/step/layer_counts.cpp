@@ -45,10 +45,26 @@ void count_graph_gradients(const LayerGraph& graph, LayerCounts& out) {
 
 }  // namespace
 
-std::string layer_op_name(const LayerGraph& graph, std::string_view kind, std::int32_t layer) {
-  if (graph.is_chain) return std::string(kind) + std::to_string(layer);
+LayerPart part_of(const LayerCost& layer, const std::vector<std::int32_t>& ops) {
+  const bool has_parts = layer.attention_flops.count > 0 && layer.attention_flops < layer.forward_flops;
+  if (!has_parts || ops.size() != 1) return LayerPart::whole;
+  return ops.front() == 0 ? LayerPart::attention : LayerPart::rest;
+}
+
+LayerWork forward_work(const LayerCost& layer, LayerPart part) {
+  const LayerWork whole{layer.forward_flops, layer.forward_time};
+  if (part == LayerPart::whole) return whole;
+  const Int128 scaled = Int128{layer.forward_time.count} * layer.attention_flops.count;
+  const Nanos attention_time{static_cast<std::int64_t>(scaled / layer.forward_flops.count)};
+  if (part == LayerPart::attention) return {layer.attention_flops, attention_time};
+  return {whole.flops - layer.attention_flops, whole.time - attention_time};
+}
+
+std::string layer_op_name(const LayerGraph& graph, std::string_view kind, std::int32_t layer, LayerPart part) {
+  const std::string suffix = part == LayerPart::whole ? "" : part == LayerPart::attention ? "[0]" : "[1]";
+  if (graph.is_chain) return std::string(kind) + std::to_string(layer) + suffix;
   const std::string& name = graph.layers[static_cast<std::size_t>(layer)].name;
-  return std::string(kind) + " " + (name.empty() ? std::to_string(layer) : name);
+  return std::string(kind) + " " + (name.empty() ? std::to_string(layer) : name) + suffix;
 }
 
 std::string layer_label(const LayerGraph& graph, std::int32_t layer) {

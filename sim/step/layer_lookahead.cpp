@@ -14,7 +14,7 @@ std::size_t next_after(const std::vector<std::size_t>& positions, std::size_t no
 
 }  // namespace
 
-LayerLookahead::LayerLookahead(const Plan& plan, const LayerCounts& counts)
+LayerLookahead::LayerLookahead(const LayerGraph& graph, const Plan& plan, const LayerCounts& counts)
     : made_(counts.plain.size()), runs_(counts.inputs.size()) {
   for (std::size_t p = 0; p < plan.steps.size(); ++p) {
     const PlanStep& step = plan.steps[p];
@@ -24,7 +24,7 @@ LayerLookahead::LayerLookahead(const Plan& plan, const LayerCounts& counts)
     const auto layer = static_cast<std::size_t>(step.layer);
     if (layer >= runs_.size()) continue;  // the walk refuses it, with its place
     runs_[layer].push_back(p);
-    if (runs_forward) made_[layer + 1].push_back(p);
+    if (runs_forward && part_of(graph.layers[layer], step.ops) != LayerPart::attention) made_[layer + 1].push_back(p);
   }
 }
 
@@ -40,6 +40,10 @@ bool LayerLookahead::reads_again(std::int32_t layer, std::int32_t value, std::si
 bool LayerLookahead::loss_reads(std::int32_t value, std::size_t now) const {
   const std::size_t loss = next_after(losses_, now);
   return loss != never && loss < next_made(value, now);
+}
+
+bool LayerLookahead::saved_again(std::int32_t layer, std::size_t now) const {
+  return next_made(layer + 1, now) != never;
 }
 
 }  // namespace tidemark

@@ -1,4 +1,5 @@
 #include <limits>
+#include <utility>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/step/emitter.hpp"
@@ -18,7 +19,7 @@ class LayerWalk {
         plan_(plan),
         rotor_(convention == Convention::rotor),
         counts_(count_layers(graph, convention)),
-        lookahead_(plan, counts_),
+        lookahead_(graph, plan, counts_),
         emit_(out),
         store_(graph, counts_, emit_, plan.hold_boundaries) {}
 
@@ -30,18 +31,21 @@ class LayerWalk {
     return counts_.inputs[static_cast<std::size_t>(layer)];
   }
   std::int32_t loss_holder() const { return counts_.layers(); }
-  bool is_part(const PlanStep& step) const;
+  LayerPart part(const PlanStep& step) const { return part_of(cost(step.layer), step.ops); }
+  bool lets_saved_go(const PlanStep& drop) const;
   Keep keep_of(const PlanStep& step) const;
+  bool keeps_input(const PlanStep& step, Keep keep, std::int32_t value) const;
+  std::vector<std::int32_t> readers_to_come(std::int32_t value) const;
   std::vector<std::int32_t> holders_of(std::int32_t value) const;
   std::string op_name(std::string_view kind, std::int32_t layer) const { return layer_op_name(graph_, kind, layer); }
 
-  void begin(const std::string& name, std::int32_t layer, Phase phase, Nanos time, Flops flops);
+  void begin(const std::string& name, std::int32_t layer, Phase phase, LayerWork work);
   void compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes);
   void plan_step(const PlanStep& step);
   void forward(const PlanStep& step);
   void attention_again(std::int32_t layer);
   void loss();
-  void backward(std::int32_t layer);
+  void backward(const PlanStep& step);
   void drop(const PlanStep& step);
   void discard_input(std::int32_t layer);
   void discard_saved(std::int32_t layer);
@@ -58,7 +62,9 @@ class LayerWalk {
   std::int16_t step_ = 0;
   bool step_has_ops_ = false;
   bool loss_done_ = false;
-  std::vector<bool> backward_done_;  // by layer
+  std::vector<bool> backward_done_;         // by layer
+  std::vector<LayerPart> backward_so_far_;  // by layer: `whole` when none of its parts has come
+  std::vector<std::int32_t> made_in_;       // by value: the region whose run made it; -1 is none
 };
 
 void LayerWalk::run(int steps) {
@@ -71,6 +77,8 @@ void LayerWalk::run(int steps) {
     step_ = static_cast<std::int16_t>(s);
     step_has_ops_ = loss_done_ = false;
     backward_done_.assign(graph_.layers.size(), false);
+    backward_so_far_.assign(graph_.layers.size(), LayerPart::whole);
+    made_in_.assign(graph_.layers.size() + 1, -1);
     for (position_ = 0; position_ < plan_.steps.size(); ++position_) {
       try {
         plan_step(plan_.steps[position_]);
@@ -96,11 +104,11 @@ void LayerWalk::plan_step(const PlanStep& step) {
     case Action::forward:
       return forward(step);
     case Action::recompute:
-      return is_part(step) ? attention_again(step.layer) : forward(step);
+      return part(step) == LayerPart::attention ? attention_again(step.layer) : forward(step);
     case Action::loss:
       return loss();
     case Action::backward:
-      return backward(step.layer);
+      return backward(step);
     case Action::drop:
       return drop(step);
     case Action::discard_input:
@@ -114,33 +122,46 @@ void LayerWalk::plan_step(const PlanStep& step) {
   throw InputError("layers given by numbers have no copies to move; expected compute and drop steps");
 }
 
-/// Selective recomputation of attention costs its FLOPs; how many of a layer's bytes it frees is not given, so none.
-bool LayerWalk::is_part(const PlanStep& step) const {
-  if (step.ops.empty()) return false;
-  const LayerCost& layer = cost(step.layer);
-  return layer.attention_flops.count > 0 && layer.attention_flops < layer.forward_flops;
+/// Attention's bytes are not given apart, so they go and come with the rest. A layer that does not run again before its
+/// backward is kept: all it has to keep is what it saved.
+bool LayerWalk::lets_saved_go(const PlanStep& drop) const {
+  return part(drop) != LayerPart::attention && lookahead_.saved_again(drop.layer, position_);
 }
 
-/// A layer whose one op is dropped right after its forward pass has never saved it.
+/// A layer that is dropped right after its forward pass has never saved anything.
 Keep LayerWalk::keep_of(const PlanStep& step) const {
   if (step.keep != Keep::all || position_ + 1 == plan_.steps.size()) return step.keep;
   const PlanStep& next = plan_.steps[position_ + 1];
-  const bool dropped = next.action == Action::drop && next.layer == step.layer && !is_part(next);
+  const bool dropped = next.action == Action::drop && next.layer == step.layer && lets_saved_go(next);
   return dropped ? Keep::input : Keep::all;
+}
+
+/// Fn lets its input go and Fc keeps it: all there is to say of a chain. In a graph a layer inside a region may read
+/// past it, and keeps that too if it will read it again before it is made again; what its own region makes is not kept.
+bool LayerWalk::keeps_input(const PlanStep& step, Keep keep, std::int32_t value) const {
+  if (keep == Keep::all) return true;
+  if (graph_.is_chain) return keep == Keep::input;
+  const bool own = step.region >= 0 && made_in_[static_cast<std::size_t>(value)] == step.region;
+  return (keep == Keep::input && !own) || lookahead_.reads_again(step.layer, value, position_);
+}
+
+std::vector<std::int32_t> LayerWalk::readers_to_come(std::int32_t value) const {
+  std::vector<std::int32_t> readers;
+  for (const std::int32_t reader : counts_.readers[static_cast<std::size_t>(value)])
+    if (lookahead_.reads_again(reader, value, position_)) readers.push_back(reader);
+  if (counts_.is_sink(value) && lookahead_.loss_reads(value, position_)) readers.push_back(loss_holder());
+  return readers;
 }
 
 /// Who holds a value made now. In a chain its one reader does, whatever follows: Fc and Fn say when it lets go. In a
 /// graph the readers that will come are found by looking ahead.
 std::vector<std::int32_t> LayerWalk::holders_of(std::int32_t value) const {
-  std::vector<std::int32_t> holders;
-  for (const std::int32_t reader : counts_.readers[static_cast<std::size_t>(value)])
-    if (graph_.is_chain || lookahead_.reads_again(reader, value, position_)) holders.push_back(reader);
-  if (counts_.is_sink(value) && (graph_.is_chain || lookahead_.loss_reads(value, position_)))
-    holders.push_back(loss_holder());
-  return holders;
+  if (!graph_.is_chain) return readers_to_come(value);
+  return {counts_.is_sink(value) ? loss_holder() : value};
 }
 
-void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, Nanos time, Flops flops) {
+void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, LayerWork work) {
+  const auto& [flops, time] = work;
   if (flops.count > std::numeric_limits<std::int64_t>::max())
     throw InputError(name + " takes " + to_string(flops) + " FLOP; expected less than 2^63 in one op");
   StepOp op;
@@ -166,9 +187,12 @@ void LayerWalk::compute(std::vector<StorageId> touched, std::string_view workspa
 void LayerWalk::forward(const PlanStep& step) {
   const std::int32_t layer = step.layer;
   const Keep keep = keep_of(step);
-  const std::string name = op_name(keep == Keep::all ? "Fe" : keep == Keep::input ? "Fc" : "Fn", layer);
-  const Phase phase = step.action == Action::recompute ? Phase::recompute : Phase::forward;
-  begin(name, layer, phase, cost(layer).forward_time, cost(layer).forward_flops);
+  const bool again = step.action == Action::recompute;
+  if (!again && part(step) != LayerPart::whole)
+    throw InputError(layer_label(graph_, layer) + " runs forward in parts; expected the whole layer");
+  const std::string_view kind = keep == Keep::all ? "Fe" : keep == Keep::input ? "Fc" : "Fn";
+  const std::string name = layer_op_name(graph_, kind, layer, part(step));
+  begin(name, layer, again ? Phase::recompute : Phase::forward, forward_work(cost(layer), part(step)));
 
   std::vector<StorageId> touched = {store_.parameters(layer)};
   for (const std::int32_t value : inputs(layer)) touched.push_back(store_.read(value, name));
@@ -176,32 +200,30 @@ void LayerWalk::forward(const PlanStep& step) {
                                       : store_.make_plain(layer + 1, holders_of(layer + 1), name));
   compute(std::move(touched), "workspace", layer, cost(layer).forward_workspace);
 
-  if (keep == Keep::none)
-    for (const std::int32_t value : inputs(layer)) {
-      if (rotor_ && !store_.has_plain(value))
-        store_.free_saved(value - 1);
-      else if (graph_.is_chain || !lookahead_.reads_again(layer, value, position_))
-        store_.let_go(layer, value, false);
-    }
+  made_in_[static_cast<std::size_t>(layer) + 1] = step.region;
+  for (const std::int32_t value : inputs(layer)) {
+    if (keeps_input(step, keep, value)) continue;
+    if (rotor_ && !store_.has_plain(value))
+      store_.free_saved(value - 1);
+    else
+      store_.let_go(layer, value, false);
+  }
   store_.free_unheld(layer + 1);
 }
 
 void LayerWalk::attention_again(std::int32_t layer) {
-  const std::string name = op_name("Fa", layer);
-  const LayerCost& whole = cost(layer);
-  const Int128 work = Int128{whole.forward_time.count} * whole.attention_flops.count;
-  const Nanos time{static_cast<std::int64_t>((work + whole.forward_flops.count - 1) / whole.forward_flops.count)};
-  begin(name, layer, Phase::recompute, time, whole.attention_flops);
-  std::vector<StorageId> touched = {store_.parameters(layer), store_.read_saved(layer, name)};
+  const std::string name = layer_op_name(graph_, "Fe", layer, LayerPart::attention);
+  begin(name, layer, Phase::recompute, forward_work(cost(layer), LayerPart::attention));
+  std::vector<StorageId> touched = {store_.parameters(layer)};
   for (const std::int32_t value : inputs(layer)) touched.push_back(store_.read(value, name));
-  compute(std::move(touched), "workspace", layer, whole.forward_workspace);
+  compute(std::move(touched), "workspace", layer, cost(layer).forward_workspace);
 }
 
 void LayerWalk::loss() {
   if (loss_done_) throw InputError("L runs twice; expected one loss step");
   loss_done_ = true;
   const std::int32_t last = counts_.layers() - 1;
-  begin("L", last, Phase::loss, graph_.loss_time, {});
+  begin("L", last, Phase::loss, {{}, graph_.loss_time});
   std::vector<StorageId> touched;
   for (std::int32_t value = 1; value <= counts_.layers(); ++value)
     if (counts_.is_sink(value)) {
@@ -225,11 +247,15 @@ void LayerWalk::check_backward_order(std::int32_t layer, const std::string& name
                        op_name("B", reader) + " has not made yet");
 }
 
-void LayerWalk::backward(std::int32_t layer) {
+/// A layer has one backward, with one time and one workspace: it runs when the last of its parts is asked for.
+void LayerWalk::backward(const PlanStep& step) {
+  const std::int32_t layer = step.layer;
+  const LayerPart before = std::exchange(backward_so_far_[static_cast<std::size_t>(layer)], part(step));
+  if (part(step) != LayerPart::whole && (before == LayerPart::whole || before == part(step))) return;
   const std::string name = op_name("B", layer);
   check_backward_order(layer, name);
   backward_done_[static_cast<std::size_t>(layer)] = true;
-  begin(name, layer, Phase::backward, cost(layer).backward_time, cost(layer).backward_flops);
+  begin(name, layer, Phase::backward, {cost(layer).backward_flops, cost(layer).backward_time});
 
   std::vector<StorageId> touched = {store_.parameters(layer), store_.gradient(layer + 1),
                                     store_.read_saved(layer, name)};
@@ -243,10 +269,15 @@ void LayerWalk::backward(std::int32_t layer) {
   store_.free_saved(layer);
 }
 
+/// What a layer saved goes; its output stays for those who will still read it.
 void LayerWalk::drop(const PlanStep& step) {
   const bool never_saved = position_ > 0 && plan_.steps[position_ - 1].action == Action::forward &&
                            plan_.steps[position_ - 1].layer == step.layer;
-  if (!is_part(step) && !never_saved) discard_saved(step.layer);
+  if (never_saved || !lets_saved_go(step)) return;
+  const std::int32_t output = step.layer + 1;
+  discard_saved(step.layer);
+  std::vector<std::int32_t> readers = readers_to_come(output);
+  if (!store_.has_plain(output) && !readers.empty()) store_.make_plain(output, std::move(readers), "drop");
 }
 
 void LayerWalk::discard_input(std::int32_t layer) {

@@ -2,8 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "support/csv.hpp"
-#include "support/layers.hpp"
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/program/outline.hpp"
 #include "tidemark/step/lower.hpp"
 
 using namespace tidemark;
@@ -50,6 +51,25 @@ std::string tide(const Timeline& timeline) {
   return all;
 }
 
+/// Where segments begin: at layers that keep their input, and at the first of those that save everything.
+std::string starts(const Plan& plan) {
+  std::string all;
+  bool saving = false;
+  for (const PlanStep& step : plan.steps) {
+    if (step.action != Action::forward) continue;
+    if (step.keep == Keep::input || (step.keep == Keep::all && !saving))
+      all += (all.empty() ? "" : " ") + std::to_string(step.layer);
+    saving = step.keep == Keep::all;
+  }
+  return all;
+}
+
+Step by_sequence(const LayerGraph& graph, const std::string& sequence) {
+  Policy policy;
+  policy.kind = policy::Sequence{sequence};
+  return lower(graph, make_plan(policy, outline(graph)), Convention::rotor, 1);
+}
+
 }  // namespace
 
 TEST_CASE("rotor: time and exact peak of every published segmentation") {
@@ -60,9 +80,14 @@ TEST_CASE("rotor: time and exact peak of every published segmentation") {
         row.at("chain") + " " + row.at("rule") + " " + row.at("number") + " last " + row.at("checkpoint_last");
     CAPTURE(name);
     const LayerGraph& graph = chains.at(row.at("chain"));
-    std::vector<int> starts;
-    for (const std::string& start : test::split(row.at("starts"), ' ')) starts.push_back(std::stoi(start));
-    const Plan plan = test::segments(static_cast<int>(graph.layers.size()), starts, row.at("checkpoint_last") == "1");
+    const int number = std::stoi(row.at("number"));
+    Policy policy;
+    if (row.at("rule") == "interval")
+      policy.kind = policy::Interval{number, row.at("checkpoint_last") == "1"};
+    else
+      policy.kind = policy::Sequential{number};
+    const Plan plan = make_plan(policy, outline(graph));
+    CHECK(starts(plan) == row.at("starts"));
     const Step step = lower(graph, plan, Convention::rotor, 1);
     const Timeline timeline = simulate(step, Device{});
     CHECK(to_string(timeline.end) == row.at("time"));
@@ -83,7 +108,7 @@ TEST_CASE("rotor: bytes during and after every op of the published sequences") {
   for (const Row& row : table(folder + "sequences.csv")) {
     const std::string name = row.at("chain") + " within " + row.at("limit") + ": " + row.at("sequence");
     CAPTURE(name);
-    const Step step = lower(chains.at(row.at("chain")), test::sequence(row.at("sequence")), Convention::rotor, 1);
+    const Step step = by_sequence(chains.at(row.at("chain")), row.at("sequence"));
     const Timeline timeline = simulate(step, Device{});
     CHECK(to_string(timeline.end) == row.at("time"));
     CHECK(to_string(timeline.peak) == row.at("peak"));
@@ -100,7 +125,7 @@ TEST_CASE("rotor: sequences with discards reach the optimum over all sequences w
   for (const Row& row : table(folder + "exact.csv")) {
     const std::string name = row.at("chain") + " within " + row.at("limit") + ": " + row.at("sequence");
     CAPTURE(name);
-    const Step step = lower(chains.at(row.at("chain")), test::sequence(row.at("sequence")), Convention::rotor, 1);
+    const Step step = by_sequence(chains.at(row.at("chain")), row.at("sequence"));
     const Timeline timeline = simulate(step, Device{});
     CHECK(to_string(timeline.end) == row.at("time"));
     CHECK(timeline.peak <= Bytes{std::stoll(row.at("limit"))});

@@ -7,6 +7,8 @@
 
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/program/outline.hpp"
 #include "tidemark/step/graph.hpp"
 #include "tidemark/step/lower.hpp"
 
@@ -77,6 +79,43 @@ Plan any_plan(int layers) {
   return plan;
 }
 
+Policy any_policy(int layers) {
+  Policy policy;
+  policy.hold_boundaries = *rc::gen::arbitrary<bool>();
+  const int number = *rc::gen::inRange(1, layers + 1);
+  switch (*rc::gen::inRange(0, 8)) {
+    case 0:
+      policy.kind = policy::Full{};
+      break;
+    case 1:
+      policy.kind = policy::Interval{number, *rc::gen::arbitrary<bool>()};
+      break;
+    case 2:
+      policy.kind = policy::Sqrt{*rc::gen::arbitrary<bool>()};
+      break;
+    case 3:
+      policy.kind = policy::Sequential{number};
+      break;
+    case 4:
+      policy.kind = policy::Block{number};
+      break;
+    case 5:
+      policy.kind = policy::Whole{};
+      break;
+    case 6:
+      policy.kind = policy::Selective{.recompute = {"attention"}, .keep = {}, .layers = {}, .every = 1};
+      break;
+    default:
+      policy.kind = policy::Selective{.recompute = {}, .keep = {"attention"}, .layers = {}, .every = 1};
+  }
+  using Schedule = RecomputeSchedule;
+  policy.schedule = *rc::gen::element(Schedule::per_segment, Schedule::just_in_time, Schedule::up_front);
+  const bool whole_layers = policy.kind.index() < 7;
+  if (policy.schedule == Schedule::per_segment && whole_layers)
+    for (int level = *rc::gen::inRange(0, 3); level > 0; --level) policy.nested.push_back(*rc::gen::inRange(1, 5));
+  return policy;
+}
+
 Convention any_convention(bool is_chain) {
   return is_chain && *rc::gen::arbitrary<bool>() ? Convention::rotor : Convention::framework;
 }
@@ -86,6 +125,21 @@ Int128 flops_in(const Step& step, Phase phase) {
   for (const StepOp& op : step.ops)
     if (op.phase == phase) total += op.flops;
   return total;
+}
+
+/// Of one step without held boundaries: nothing outlives the last op that touches it, but what is meant to.
+void check_last_uses(const Step& step) {
+  std::vector<OpId> last(step.storages.size(), no_id);
+  for (OpId op = 0; op < step.ops.size(); ++op)
+    for (std::uint32_t r = step.ops[op].read_begin; r < step.ops[op].read_end; ++r) last[step.reads[r]] = op;
+  std::vector<bool> freed(step.storages.size());
+  for (const Instruction& i : step.instructions)
+    if (i.what == Do::free) {
+      freed[i.index] = true;
+      RC_ASSERT(last[i.index] == i.op);
+    }
+  for (StorageId id = 0; id < step.storages.size(); ++id)
+    if (step.storages[id].bytes.count > 0) RC_ASSERT(freed[id] != step.storages[id].outlives_step);
 }
 
 }  // namespace
@@ -146,18 +200,7 @@ TEST_CASE("layers: everything that is freed goes with the last op that touches i
     const bool is_chain = *rc::gen::arbitrary<bool>();
     const LayerGraph graph = any_graph(is_chain);
     const Plan plan = any_plan(static_cast<int>(graph.layers.size()));
-    const Step step = lower(graph, plan, any_convention(is_chain), 1);
-    std::vector<OpId> last(step.storages.size(), no_id);
-    for (OpId op = 0; op < step.ops.size(); ++op)
-      for (std::uint32_t r = step.ops[op].read_begin; r < step.ops[op].read_end; ++r) last[step.reads[r]] = op;
-    std::vector<bool> freed(step.storages.size());
-    for (const Instruction& i : step.instructions)
-      if (i.what == Do::free) {
-        freed[i.index] = true;
-        RC_ASSERT(last[i.index] == i.op);
-      }
-    for (StorageId id = 0; id < step.storages.size(); ++id)
-      if (step.storages[id].bytes.count > 0) RC_ASSERT(freed[id] != step.storages[id].outlives_step);
+    check_last_uses(lower(graph, plan, any_convention(is_chain), 1));
   }));
 }
 
@@ -184,5 +227,26 @@ TEST_CASE("layers: the step graph has no cycle, and the program's order its simu
       one_after_the_other += op.time;
     }
     RC_ASSERT(critical_path(all, durations) <= one_after_the_other);
+  }));
+}
+
+TEST_CASE("layers: every policy's plan can be lowered, and nothing outlives its last use") {
+  CHECK(rc::check([] {
+    const bool is_chain = *rc::gen::arbitrary<bool>();
+    LayerGraph graph = any_graph(is_chain);
+    graph.layers[0].type = "attention";
+    for (LayerCost& layer : graph.layers) {
+      if (*rc::gen::arbitrary<bool>()) layer.type = "attention";
+      if (*rc::gen::arbitrary<bool>()) layer.attention_flops = Flops{any_number()};
+    }
+    const Policy policy = any_policy(static_cast<int>(graph.layers.size()));
+    Plan plan = make_plan(policy, outline(graph));
+    const Convention convention = any_convention(is_chain);
+    const Step step = lower(graph, plan, convention, 2);
+    const auto violation = referee(step, simulate(step, Device{}));
+    RC_LOG() << (violation ? violation->message : "");
+    RC_ASSERT(!violation);
+    plan.hold_boundaries = false;
+    check_last_uses(lower(graph, plan, convention, 1));
   }));
 }

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tidemark/engine/simulate.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/layer_graph.hpp"
+#include "tidemark/step/step.hpp"
 
 namespace tidemark::test {
 
@@ -91,6 +94,41 @@ inline Plan every(int interval, int layers) {
   std::vector<int> starts;
   for (int i = 0; i < layers; i += interval) starts.push_back(i);
   return segments(layers, starts, true);
+}
+
+inline std::string joined(const std::vector<std::string>& rows) {
+  std::string all;
+  for (const std::string& row : rows) all += (all.empty() ? "" : ", ") + row;
+  return all;
+}
+
+/// "Fe0 10 8": the op, live bytes during it at most, and after it.
+inline std::string tide(const Step& step) {
+  const Timeline timeline = simulate(step, Device{});
+  std::vector<std::string> rows;
+  for (std::size_t i = 0; i < step.ops.size(); ++i)
+    rows.push_back(step.names[step.ops[i].name] + " " + to_string(timeline.ops[i].peak) + " " +
+                   to_string(timeline.ops[i].after));
+  return joined(rows);
+}
+
+/// A layer of a graph: its name, what it reads, what it saves and its output.
+inline LayerCost node(const std::string& name, std::vector<std::int32_t> inputs, std::int64_t saved,
+                      std::int64_t output) {
+  LayerCost layer;
+  layer.name = name;
+  layer.inputs = std::move(inputs);
+  layer.layer_activation = Bytes{saved};
+  layer.output = Bytes{output};
+  return layer;
+}
+
+/// a -> b -> c -> d, and a -> d: the value of a skips over b and c.
+inline LayerGraph skip_graph() {
+  LayerGraph graph;
+  graph.input = Bytes{1};
+  graph.layers = {node("a", {}, 20, 2), node("b", {0}, 40, 4), node("c", {1}, 80, 8), node("d", {0, 2}, 160, 16)};
+  return graph;
 }
 
 }  // namespace tidemark::test

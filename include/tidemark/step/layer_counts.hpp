@@ -35,8 +35,21 @@ struct LayerCounts {
 /// that is not a chain, or where the convention has no rules for layers yet.
 LayerCounts count_layers(const LayerGraph& graph, Convention convention);
 
-/// "Fe3" in a chain, "Fe node3" in a graph.
-std::string layer_op_name(const LayerGraph& graph, std::string_view kind, std::int32_t layer);
+/// A layer whose `attention_flops` are given has two ops, as in its Outline: 0 is attention, 1 the rest, which makes
+/// and saves all its bytes. Any other layer is one op.
+enum class LayerPart : std::uint8_t { whole, attention, rest };
+LayerPart part_of(const LayerCost& layer, const std::vector<std::int32_t>& ops);
+/// The forward FLOPs and time of a part; those of the two parts add up to the whole.
+struct LayerWork {
+  Flops flops;
+  Nanos time;
+  friend bool operator==(const LayerWork&, const LayerWork&) = default;
+};
+LayerWork forward_work(const LayerCost& layer, LayerPart part);
+
+/// "Fe3" in a chain, "Fe node3" in a graph; "Fe3[0]" where only that part runs.
+std::string layer_op_name(const LayerGraph& graph, std::string_view kind, std::int32_t layer,
+                          LayerPart part = LayerPart::whole);
 /// "layer 3" in a chain, "layer 'node3'" in a graph.
 std::string layer_label(const LayerGraph& graph, std::int32_t layer);
 

@@ -13,12 +13,14 @@ namespace tidemark {
 /// Where in a Plan each value is made and each layer runs.
 class LayerLookahead {
  public:
-  LayerLookahead(const Plan& plan, const LayerCounts& counts);
+  LayerLookahead(const LayerGraph& graph, const Plan& plan, const LayerCounts& counts);
 
   /// A step of `layer` after position `now` reads `value` as it is now: no step between makes the value again.
   bool reads_again(std::int32_t layer, std::int32_t value, std::size_t now) const;
   /// The loss stands after `now`, and `value` is not made again before it.
   bool loss_reads(std::int32_t value, std::size_t now) const;
+  /// The layer runs again, saving what it saves, before its backward.
+  bool saved_again(std::int32_t layer, std::size_t now) const;
 
  private:
   std::size_t next_made(std::int32_t value, std::size_t now) const;

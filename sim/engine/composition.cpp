@@ -1,1 +1,83 @@
-// Not written yet.
+#include "tidemark/engine/composition.hpp"
+
+#include <bit>
+
+#include "tidemark/base/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+Bytes sum(Bytes a, Bytes b) {
+  Bytes total;
+  if (__builtin_add_overflow(a.count, b.count, &total.count)) throw InputError("live bytes pass 2^63");
+  return total;
+}
+
+}  // namespace
+
+Stretch compose(const Stretch& first, const Stretch& second) {
+  const Bytes later = sum(first.net, second.crest);
+  const bool rises = later > first.crest;
+  return {.net = sum(first.net, second.net),
+          .crest = rises ? later : first.crest,
+          .where = rises ? first.length + second.where : first.where,
+          .length = first.length + second.length};
+}
+
+Stretch power(const Stretch& stretch, std::uint64_t times) {
+  Stretch all;
+  Stretch square = stretch;
+  for (;; square = compose(square, square)) {
+    if ((times & 1U) != 0) all = compose(all, square);
+    times >>= 1U;
+    if (times == 0) return all;
+  }
+}
+
+Stretch stretch(const Step& step, const Instruction& instruction) {
+  if (instruction.what != Do::alloc && instruction.what != Do::free) return {.net = {}, .crest = {}, .length = 1};
+  const Bytes bytes = step.storages[instruction.index].bytes;
+  if (instruction.what == Do::free) return {.net = Bytes{} - bytes, .crest = {}, .length = 1};
+  return {.net = bytes, .crest = bytes, .where = bytes > Bytes{} ? 1U : 0U, .length = 1};
+}
+
+std::vector<Stretch> stretches(const Step& step) {
+  std::vector<Stretch> row;
+  row.reserve(step.ops.size());
+  OpId op = no_id;
+  for (const Instruction& at : step.instructions) {
+    if (row.empty() || at.op != op) row.emplace_back();
+    op = at.op;
+    row.back() = compose(row.back(), stretch(step, at));
+  }
+  return row;
+}
+
+Peak live_peak(const Step& step, const Stretch& whole) {
+  Bytes start;
+  for (const StorageId id : step.initial) start = sum(start, step.storages[id].bytes);
+  return {sum(start, whole.crest), whole.where == 0 ? 0 : whole.where - 1};
+}
+
+StretchTree::StretchTree(const std::vector<Stretch>& row) : leaves_(std::bit_ceil(row.size() + (row.empty() ? 1 : 0))) {
+  nodes_.resize(2 * leaves_);
+  for (std::size_t i = 0; i < row.size(); ++i) nodes_[leaves_ + i] = row[i];
+  for (std::size_t i = leaves_ - 1; i > 0; --i) nodes_[i] = compose(nodes_[2 * i], nodes_[2 * i + 1]);
+}
+
+void StretchTree::set(std::size_t i, const Stretch& stretch) {
+  i += leaves_;
+  nodes_[i] = stretch;
+  for (i /= 2; i > 0; i /= 2) nodes_[i] = compose(nodes_[2 * i], nodes_[2 * i + 1]);
+}
+
+Stretch StretchTree::range(std::size_t begin, std::size_t end) const {
+  Stretch left, right;
+  for (begin += leaves_, end += leaves_; begin < end; begin /= 2, end /= 2) {
+    if (begin % 2 == 1) left = compose(left, nodes_[begin++]);
+    if (end % 2 == 1) right = compose(nodes_[--end], right);
+  }
+  return compose(left, right);
+}
+
+}  // namespace tidemark

@@ -5,6 +5,8 @@
 #include "support/layers.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/program/outline.hpp"
 #include "tidemark/step/lower.hpp"
 
 using namespace tidemark;
@@ -46,6 +48,36 @@ TEST_CASE("chains of equal layers peak at the textbook figures") {
     Plan plan = every(c.interval, c.layers);
     plan.hold_boundaries = c.hold;
     CHECK(live_peak(framework(equal_chain(c.layers, c.saved, c.boundary), plan)).bytes == Bytes{c.peak});
+  }
+}
+
+TEST_CASE("order is the product: 64 equal layers in segments of 8") {
+  LayerGraph graph = equal_chain(64, 1, 1);
+  graph.layers.back().output = graph.output_gradient = Bytes{1};
+  for (LayerCost& layer : graph.layers) layer.gradient = Bytes{1};
+  using Schedule = RecomputeSchedule;
+  struct Case {
+    std::string name;
+    PolicyKind kind;
+    Schedule schedule;
+    std::int64_t peak;
+  };
+  const Case cases[] = {
+      // x0, 64 saved, the gradients of the output and of the last layer's input
+      {"nothing recomputed", policy::None{}, Schedule::per_segment, 1 + 64 + 2},
+      // 8 boundaries, 8 saved, 2 gradients
+      {"each segment right before its backward", policy::Interval{8}, Schedule::per_segment, 8 + 8 + 2},
+      {"each layer right before its backward: on a chain the same", policy::Interval{8}, Schedule::just_in_time,
+       8 + 8 + 2},
+      // 8 boundaries, 64 saved, 2 gradients
+      {"all up front: nothing saved", policy::Interval{8}, Schedule::up_front, 8 + 64 + 2},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    Policy policy;
+    policy.kind = c.kind;
+    policy.schedule = c.schedule;
+    CHECK(live_peak(framework(graph, make_plan(policy, outline(graph)))).bytes == Bytes{c.peak});
   }
 }
 

@@ -10,6 +10,7 @@
 namespace tidemark {
 namespace {
 
+constexpr std::int64_t most_layers = 1'000'000;
 constexpr std::array<std::string_view, 5> styles = {"matmul", "addmm", "linear", "residual", "inplace"};
 constexpr std::array<std::pair<std::string_view, OpKind>, 4> activations = {
     {{"relu", OpKind::relu}, {"gelu", OpKind::gelu}, {"silu", OpKind::silu}, {"tanh", OpKind::tanh}}};
@@ -35,6 +36,7 @@ class MlpBuilder {
         {"layers", spec_.layers}, {"rows", spec_.rows}, {"width", spec_.width}, {"hidden", spec_.hidden}};
     for (const auto& [name, value] : sizes)
       if (value <= 0) throw InputError("mlp: '" + std::string(name) + "' must be positive");
+    if (spec_.layers > most_layers) throw InputError("mlp: 'layers' must be at most " + std::to_string(most_layers));
     if (std::ranges::find(styles, spec_.style) == styles.end())
       throw InputError("mlp: unknown style '" + spec_.style + "'; known are matmul, addmm, linear, residual, inplace");
     if (spec_.style == "inplace" && activation_ != OpKind::relu && activation_ != OpKind::tanh)

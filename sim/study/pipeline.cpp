@@ -25,7 +25,11 @@ Lowering lower_model(const Scenario& scenario, const LayerGraph& graph) {
 }
 
 Lowering lower_model(const Scenario& scenario, const MlpSpec& spec) {
-  return lower_program(scenario, make_mlp(spec, scenario.training));
+  const Program program = make_mlp(spec, scenario.training);
+  if (scenario.training.profile.runtime != "reference") return lower_program(scenario, program);
+  Plan plan = make_plan(scenario.policy, outline(program, KernelSet(scenario.training.profile.kernels)));
+  Step step = lower_reference(spec, plan, scenario.training);
+  return {std::move(plan), std::move(step)};
 }
 
 Lowering lower_model(const Scenario& scenario, const TransformerSpec& spec) {

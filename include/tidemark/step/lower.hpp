@@ -3,6 +3,7 @@
 
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/layer_graph.hpp"
+#include "tidemark/program/mlp.hpp"
 #include "tidemark/program/program.hpp"
 #include "tidemark/program/training.hpp"
 #include "tidemark/step/step.hpp"
@@ -12,6 +13,10 @@ namespace tidemark {
 /// Runs the Plan on the Program under the profile's runtime: kernels' scripts, autograd, gradients, optimizer, all
 /// micro-batches and steps.
 Step lower(const Program& program, const Plan& plan, const Training& training);
+
+/// The seed's NumPy program as it is written, with no autograd: reference counts, the pre-activation built again in
+/// every layer's backward. Throws InputError for plans, styles and loops that it does not have.
+Step lower_reference(const MlpSpec& spec, const Plan& plan, const Training& training);
 
 /// Published counting rules (ANCHORS section 2).
 enum class Convention : std::uint8_t { framework, rotor, revolve, checkmate, dtr };

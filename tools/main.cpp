@@ -1,1 +1,148 @@
-int main() { return 0; }
+// The command line: fills one struct a command and runs it.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "tidemark/base/errors.hpp"
+
+namespace tidemark::cli {
+namespace {
+
+/// The parser, and what each of its commands runs.
+class CommandLine {
+ public:
+  CommandLine() : app_("Tidemark: the exact memory tide of a training step.", "tidemark") {
+    app_.set_version_flag("--version", "tidemark " TIDEMARK_VERSION, "Print the version and stop");
+    app_.require_subcommand(1);
+    app_.failure_message(CLI::FailureMessage::simple);
+    add_formula();
+    add_check();
+    add_completion();
+  }
+
+  int run(const std::vector<std::string>& words) {
+    refuse_unknown_names(words);
+    try {
+      app_.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // it takes them from the back
+    } catch (const CLI::Success& wanted) {
+      return app_.exit(wanted);  // --help, --version
+    } catch (const CLI::ParseError& error) {
+      throw InputError(std::string(error.what()) + "; see tidemark " + words[0] + " " + "--help");
+    }
+    return chosen_();
+  }
+
+ private:
+  /// A command; when it is named, `action` runs it.
+  CLI::App* add(const std::string& name, const std::string& what, std::function<int()> action) {
+    CLI::App* command = app_.add_subcommand(name, what);
+    command->callback([this, action = std::move(action)] { chosen_ = action; });
+    return command;
+  }
+
+  void add_formula() {
+    CLI::App* command = add("formula", "Evaluate a textbook closed form; without a name, list them.",
+                            [this] { return formula_command(formula_); });
+    command->add_option("name", formula_.name, "Its name, such as optimal_segment");
+    command->add_option("argument", formula_.arguments, "Its arguments in order; trailing ones have defaults");
+    command->add_flag("--json", formula_.json, "Print one JSON object");
+  }
+
+  void add_check() {
+    CLI::App* command = add("check", "Check a timeline CSV: exit 0 valid, 1 with the first violation as file:line.",
+                            [this] { return check_command(check_); });
+    command->add_option("timeline", check_.timeline, "Timeline file (CSV), as run --timeline writes it")->required();
+  }
+
+  void add_completion() {
+    CLI::App* command = add("completion", "Print a script that completes commands and options in a shell.",
+                            [this] { return completion_command(completion_, commands()); });
+    command->add_option("shell", completion_.shell, "bash, zsh or fish")->required();
+  }
+
+  /// The parser answers a misspelt name with a list of what is missing; say which name is near instead.
+  void refuse_unknown_names(const std::vector<std::string>& words) const {
+    if (words.empty()) throw InputError("no command; see tidemark --help");
+    if (words[0].starts_with("-")) {
+      refuse_unknown_options({words[0]}, "tidemark", {"--help", "--version"});
+      return;
+    }
+    const std::vector<CommandInfo> known = commands();
+    std::vector<std::string> names;
+    for (const CommandInfo& command : known) names.push_back(command.name);
+    const auto named = std::find(names.begin(), names.end(), words[0]);
+    if (named == names.end()) throw InputError("unknown command '" + words[0] + "'" + hint(words[0], names));
+    refuse_unknown_options({words.begin() + 1, words.end()}, "tidemark " + words[0],
+                           known[static_cast<std::size_t>(named - names.begin())].options);
+  }
+
+  static void refuse_unknown_options(const std::vector<std::string>& words, const std::string& command,
+                                     const std::vector<std::string>& options) {
+    for (const std::string& word : words) {
+      if (word == "--") return;
+      const std::string option = word.substr(0, word.find('='));
+      if (option.starts_with("--") && std::find(options.begin(), options.end(), option) == options.end())
+        throw InputError("unknown option '" + option + "' of " + command + hint(option, options));
+    }
+  }
+
+  static std::string hint(const std::string& name, const std::vector<std::string>& known) {
+    const std::string near = nearest_name(name, known);
+    if (!near.empty()) return "; did you mean '" + near + "'?";
+    std::string all;
+    for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
+    return "; expected one of: " + all;
+  }
+
+  std::vector<CommandInfo> commands() const {
+    std::vector<CommandInfo> out;
+    for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
+      CommandInfo info{command->get_name(), {}};
+      for (const CLI::Option* option : command->get_options())
+        for (const std::string& name : option->get_lnames()) info.options.push_back("--" + name);
+      out.push_back(std::move(info));
+    }
+    return out;
+  }
+
+  CLI::App app_;
+  std::function<int()> chosen_;
+  FormulaOptions formula_;
+  CheckOptions check_;
+  CompletionOptions completion_;
+};
+
+int report(const std::string& message, int code) {
+  std::fprintf(stderr, "%s\n", message.c_str());
+  return code;
+}
+
+int run(const std::vector<std::string>& words) {
+  try {
+    return CommandLine().run(words);
+  } catch (const InputError& error) {
+    return report(error.what(), exit_mistake);
+  } catch (const OutputError& error) {
+    return report(std::string("error: ") + error.what(), exit_failure);
+  } catch (const std::bad_alloc&) {
+    return report("error: this machine's memory is not enough for that", exit_failure);
+  } catch (const std::exception& error) {
+    return report(std::string("internal error, please report it: ") + error.what(), exit_failure);
+  }
+}
+
+}  // namespace
+}  // namespace tidemark::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is then an error like a full disk, not a death with a file left
+  return tidemark::cli::run({argv + 1, argv + argc});
+}

@@ -1,0 +1,45 @@
+/// What does each subcommand do?
+///
+/// `main.cpp` fills the options; a command does the work and returns the exit code. Results go to stdout, everything
+/// else to stderr. The user's mistakes and the machine's failures leave as exceptions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tidemark::cli {
+
+enum ExitCode : int {
+  exit_yes = 0,
+  exit_no = 1,       // a true "no": it does not fit, it differs
+  exit_mistake = 2,  // the user's
+  exit_failure = 3,  // ours or the machine's
+};
+
+struct FormulaOptions {
+  std::string name;
+  std::vector<std::string> arguments;
+  bool json = false;
+};
+[[nodiscard]] int formula_command(const FormulaOptions& options);
+
+struct CheckOptions {
+  std::string timeline;
+  std::string scenario;  // "" without one
+};
+[[nodiscard]] int check_command(const CheckOptions& options);
+
+/// A command as a shell needs to know it.
+struct CommandInfo {
+  std::string name;
+  std::vector<std::string> options;  // "--json"
+};
+struct CompletionOptions {
+  std::string shell;
+};
+[[nodiscard]] int completion_command(const CompletionOptions& options, const std::vector<CommandInfo>& commands);
+
+/// Writes a result to standard output, whole; throws OutputError when that fails.
+void print(const std::string& text);
+
+}  // namespace tidemark::cli

@@ -1,1 +1,301 @@
-// Not written yet.
+#include "tidemark/input/scenario.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "tidemark/input/config_file.hpp"
+#include "tidemark/input/device_file.hpp"
+#include "tidemark/input/layers.hpp"
+#include "tidemark/input/plan_file.hpp"
+#include "tidemark/input/policy_reader.hpp"
+#include "tidemark/input/quantities.hpp"
+#include "tidemark/input/settings.hpp"
+#include "tidemark/step/kernel.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::int64_t max_layers = 100'000;
+constexpr std::int64_t max_steps = 10'000;
+constexpr std::int64_t max_micro_batches = 1'000'000;
+
+/// A word that the design knows and this version cannot do: refused by name, so that nobody looks for a typing error.
+void refuse_unavailable(const Field& field, const std::vector<std::string>& later) {
+  if (std::ranges::find(later, field.value->text) == later.end()) return;
+  const std::vector<std::string> now(field.key->choices.begin(), field.key->choices.end());
+  field.fail(fmt::format("'{}' {} is not available yet; available are: {}", field.key->name, shown(*field.value),
+                         joined(now)));
+}
+
+/// Reads the parts of one scenario in the order in which they depend on each other.
+class ScenarioReader {
+ public:
+  ScenarioReader(const DocPtr& root, std::string file) : map_(root, block("scenario")) { out_.file = std::move(file); }
+
+  Scenario read() {
+    read_family();
+    read_labels();
+    read_profile();
+    refuse_meaningless();
+    read_batch();
+    read_dtypes();
+    read_optimizer();
+    read_loop();
+    read_convention();
+    read_model();
+    read_device_and_allocator();
+    read_plan_or_policy();
+    return std::move(out_);
+  }
+
+ private:
+  bool of_layers() const { return out_.family == "chain" || out_.family == "graph"; }
+
+  std::optional<YamlMap> sub(std::string_view key) const {
+    const auto field = map_.optional(key);
+    if (!field) return std::nullopt;
+    return YamlMap(expanded(field->value, key), block(key));
+  }
+
+  void read_family() {
+    const Field model = map_.require("model");
+    if (model.value->kind != DocNode::Kind::map) model.must_be("a map such as {family: chain, layers: 36}");
+    const DocPtr family = model.value->find("family");
+    if (!family) throw InputError(model.where(), "missing key 'family' in 'model'");
+    const Field field{block("model", "chain").find("family"), family};
+    refuse_unavailable(field, {"program"});
+    out_.family = choice(field);
+  }
+
+  void read_labels() {
+    out_.name = map_.get("name", text, std::filesystem::path(out_.file).stem().string());
+    if (const auto field = map_.optional("budget")) out_.budget = size(*field);
+    if (const auto field = map_.optional("parallel")) {
+      const bool empty = field->value->kind == DocNode::Kind::map && field->value->entries.empty();
+      if (!empty) field->fail("'parallel' is not available yet; leave it out, or write {}");
+    }
+  }
+
+  void read_profile() {
+    Profile& profile = out_.training.profile;
+    profile = *find_profile(out_.family == "transformer" ? "pytorch-cuda" : "ideal");
+    const auto map = sub("profile");
+    if (!map) return;
+    if (const auto preset = map->optional("preset")) {
+      refuse_unavailable(*preset, profile_names(false));
+      profile = *find_profile(choice(*preset));
+    }
+    profile.runtime = map->get("runtime", choice, profile.runtime);
+    profile.kernels = map->get("kernels", choice, profile.kernels);
+    profile.model_code = map->get("model_code", choice, profile.model_code);
+    profile.loop = map->get("loop", choice, profile.loop);
+    if (of_layers() && profile != *find_profile("ideal"))
+      map_.optional("profile")->fail(fmt::format(
+          "'profile' has no meaning for family '{}', whose layers are given as numbers; only ideal holds", out_.family));
+  }
+
+  [[noreturn]] void no_meaning(const Field& field) const {
+    throw InputError(field.where(), fmt::format("'{}' has no meaning for family '{}'", field.key->name, out_.family));
+  }
+
+  /// Keys that the scenario knows and this family cannot use.
+  void refuse_meaningless() const {
+    const bool transformer = out_.family == "transformer";
+    for (const Field& field : map_.fields()) {
+      const std::string_view key = field.key->name;
+      const bool needs_program = key == "batch" || key == "dtype" || key == "optimizer" || key == "loop";
+      const bool needs_transformer = key == "loss" || key == "flops_convention";
+      if ((needs_program && of_layers()) || (needs_transformer && !transformer)) no_meaning(field);
+    }
+  }
+
+  void read_batch() {
+    const auto map = sub("batch");
+    if (!map) return;
+    for (const Field& field : map->fields())
+      if (out_.family == "mlp" && field.key->name != "accumulate") no_meaning(field);
+    Batch& batch = out_.training.batch;
+    batch.size = map->get("size", [](const Field& f) { return positive_integer(f); }, batch.size);
+    batch.sequence = map->get("sequence", [](const Field& f) { return positive_integer(f); }, batch.sequence);
+    batch.accumulate = map->get(
+        "accumulate", [](const Field& f) { return static_cast<int>(positive_integer(f, max_micro_batches)); },
+        batch.accumulate);
+  }
+
+  void read_dtypes() {
+    const auto map = sub("dtype");
+    if (!map) return;
+    DTypes& dtypes = out_.training.dtypes;
+    dtypes.parameters = map->get("parameters", dtype, dtypes.parameters);
+    dtypes.compute = map->get("compute", dtype, dtypes.parameters);
+    if (const auto autocast = map->optional("autocast")) {
+      const DType cast = dtype(*autocast);
+      if (map->has("compute") && cast != dtypes.compute) autocast->fail("'autocast' contradicts 'compute'");
+      dtypes.autocast = true;
+      dtypes.compute = cast;
+    }
+    for (const auto& [key, member] : std::array<std::pair<std::string_view, std::optional<DType> DTypes::*>, 4>{
+             {{"gradients", &DTypes::gradients}, {"main_gradients", &DTypes::main_gradients},
+              {"master", &DTypes::master}, {"logits", &DTypes::logits}}})
+      if (const auto field = map->optional(key)) dtypes.*member = dtype(*field);
+    dtypes.moments = map->get("moments", dtype, dtypes.moments);
+  }
+
+  void read_optimizer() {
+    Optimizer& optimizer = out_.training.optimizer;
+    if (const auto map = sub("optimizer")) {
+      const std::string kind = choice(map->require("kind"));
+      optimizer.kind = static_cast<OptimizerKind>(std::ranges::find(optimizer_names, kind) - optimizer_names.begin());
+      optimizer.multi_tensor = map->get("multi_tensor", boolean, optimizer.multi_tensor);
+      optimizer.fused = map->get("fused", boolean, optimizer.fused);
+      optimizer.zero_grad_to_none = map->get("zero_grad", choice, std::string("none")) == "none";
+    }
+    Loop& loop = out_.training.loop;
+    loop.steps = optimizer.kind == OptimizerKind::none ? 1 : 2;
+    if (const auto steps = map_.optional("steps")) loop.steps = static_cast<int>(positive_integer(*steps, max_steps));
+  }
+
+  void read_loop() {
+    if (const auto map = sub("loss")) {
+      Loss& loss = out_.training.loss;
+      loss.chunks = map->get(
+          "chunks", [](const Field& f) { return static_cast<int>(positive_integer(f, max_micro_batches)); }, loss.chunks);
+      loss.fused = map->get("fused", boolean, loss.fused);
+    }
+    if (const auto map = sub("loop"))
+      out_.training.loop.logits_held = map->get("logits_held", boolean, out_.training.loop.logits_held);
+  }
+
+  void read_convention() {
+    out_.flops_convention = map_.get("flops_convention", choice, out_.flops_convention);
+    const auto field = map_.optional("convention");
+    if (!field) return;
+    refuse_unavailable(*field, {"revolve", "checkmate", "dtr"});
+    if (choice(*field) == "framework") return;
+    if (out_.family != "chain") field->fail("convention 'rotor' is for family 'chain'");
+    out_.convention = Convention::rotor;
+  }
+
+  void read_model() {
+    const YamlMap model(map_.require("model").value, block("model", out_.family));
+    if (out_.family == "chain") out_.model = chain(model);
+    if (out_.family == "graph") out_.model = read_graph(model);
+    if (out_.family == "mlp") out_.model = mlp(model);
+    if (out_.family == "transformer") out_.model = transformer(model);
+  }
+
+  LayerGraph chain(const YamlMap& model) const {
+    LayerGraph graph = read_chain(model);
+    if (out_.convention != Convention::rotor) return graph;
+    if (const auto gradient = model.optional("gradient"))
+      gradient->fail("convention 'rotor' takes each boundary as its gradient; leave 'gradient' out");
+    // Rotor: the gradient of x_i is as large as x_i.
+    Bytes boundary = graph.input;
+    for (LayerCost& layer : graph.layers) {
+      layer.gradient = boundary;
+      boundary = layer.output;
+    }
+    graph.output_gradient = boundary;
+    return graph;
+  }
+
+  static MlpSpec mlp(const YamlMap& model) {
+    const auto extent = [](const Field& field) { return positive_integer(field); };
+    MlpSpec spec;
+    spec.layers = model.get("layers", [](const Field& f) { return positive_integer(f, max_layers); }, spec.layers);
+    spec.rows = model.get("rows", extent, spec.rows);
+    spec.width = model.get("width", extent, spec.width);
+    spec.hidden = model.get("hidden", extent, spec.hidden);
+    spec.style = model.get("style", choice, spec.style);
+    spec.activation = model.get("activation", choice, spec.activation);
+    spec.loss = model.get("loss", choice, spec.loss);
+    spec.input_requires_grad = model.get("input_requires_grad", boolean, spec.input_requires_grad);
+    spec.save_pre_activation = model.get("save_pre_activation", boolean, spec.save_pre_activation);
+    return spec;
+  }
+
+  TransformerSpec transformer(const YamlMap& model) const {
+    TransformerModel read = read_transformer(model);
+    read.spec.flops_convention = out_.flops_convention;
+    const std::int64_t sequence = out_.training.batch.sequence;
+    const SourceLoc where = sequence_place();
+    if (!read.spec.rotary && sequence > read.spec.max_positions)
+      throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
+                                          read.spec.max_positions));
+    if (read.sliding_window && sequence > *read.sliding_window && read.spec.attention != "eager")
+      throw InputError(where, fmt::format("a sequence of {} is longer than the model's sliding window of {}, which is "
+                                          "modelled for attention: eager only", sequence, *read.sliding_window));
+    return read.spec;
+  }
+
+  SourceLoc sequence_place() const {
+    if (const auto map = sub("batch"))
+      if (const auto sequence = map->optional("sequence")) return sequence->where();
+    return map_.where();
+  }
+
+  void read_device_and_allocator() {
+    if (const auto field = map_.optional("device")) out_.device = read_device(*field);
+    if (const auto map = sub("allocator")) {
+      if (const auto kind = map->optional("kind")) {
+        refuse_unavailable(*kind, {"cuda_caching", "arena"});
+        out_.allocator = choice(*kind);
+      }
+    }
+  }
+
+  void read_plan_or_policy() {
+    const auto field = map_.optional("policy");
+    if (!field) return;
+    const PolicyRequest request = read_policy(field->value);
+    out_.policy = request.policy;
+    if (!request.plan_file.empty()) out_.policy.kind = policy::Given{read_plan(request.plan_file, outline(out_))};
+  }
+
+  YamlMap map_;
+  Scenario out_;
+};
+
+DocPtr empty_map() {
+  auto node = std::make_shared<DocNode>();
+  node->kind = DocNode::Kind::map;
+  node->source = std::make_shared<const DocSource>();
+  return node;
+}
+
+Scenario scenario_of(DocPtr document, const std::string& file, const std::vector<std::string>& sets) {
+  for (const std::string& set : sets) document = with_setting(document, set);
+  return ScenarioReader(document, file).read();
+}
+
+}  // namespace
+
+Scenario read_scenario(const std::string& path, const std::vector<std::string>& sets) {
+  return scenario_of(read_yaml(path, "a scenario (YAML)"), path, sets);
+}
+
+Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::string>& sets) {
+  DocPtr document = with_value(empty_map(), "model.family", "transformer", "--config");
+  const std::string quoted_config = "'" + flags.config + "'";
+  document = with_value(document, "model.config", quoted_config, "--config " + flags.config);
+  document = with_value(document, "name", "'" + std::filesystem::path(flags.config).stem().string() + "'", "--config");
+  if (!flags.batch.empty()) document = with_value(document, "batch.size", flags.batch, "--batch " + flags.batch);
+  if (!flags.sequence.empty())
+    document = with_value(document, "batch.sequence", flags.sequence, "--sequence " + flags.sequence);
+  if (!flags.policy.empty()) document = with_value(document, "policy", flags.policy, "--policy " + flags.policy);
+  return scenario_of(document, "", sets);
+}
+
+Outline outline(const Scenario& scenario) {
+  if (const auto* graph = std::get_if<LayerGraph>(&scenario.model)) return outline(*graph);
+  const KernelSet kernels(scenario.training.profile.kernels);
+  const auto* mlp = std::get_if<MlpSpec>(&scenario.model);
+  return outline(mlp ? make_mlp(*mlp, scenario.training)
+                     : make_transformer(std::get<TransformerSpec>(scenario.model), scenario.training),
+                 kernels);
+}
+
+}  // namespace tidemark

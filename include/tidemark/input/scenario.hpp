@@ -1,14 +1,30 @@
 /// What did the user ask for?
+///
+/// Only `model` is required. What is not given:
+///   name                the file's name without its ending
+///   profile             ideal for chain, graph and mlp; pytorch-cuda for transformer
+///   batch               one sequence of one token, one micro-batch a step
+///   dtype               float32 for parameters, activations and optimizer state; gradients as the parameters
+///   optimizer           none; multi_tensor and zero_grad: none (gradients born anew each step) with one
+///   loss, loop          unchunked, not fused; no variable holds the logits through backward
+///   policy              none: everything is saved. per_segment, boundaries released, not nested
+///   steps               1, or 2 with an optimizer, whose state is born in step 0
+///   device              no rates (a compute lasts 0 unless its time is given) and no capacity
+///   allocator           live: requested bytes of what is held
+///   convention          framework; flops_convention palm; no budget
+/// docs/scenario.md has every key.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "tidemark/base/device.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/layer_graph.hpp"
 #include "tidemark/program/mlp.hpp"
+#include "tidemark/program/outline.hpp"
 #include "tidemark/program/training.hpp"
 #include "tidemark/program/transformer.hpp"
 #include "tidemark/step/lower.hpp"
@@ -30,5 +46,22 @@ struct Scenario {
   std::string flops_convention = "palm";
   std::string allocator = "live";
 };
+
+/// Reads a scenario (YAML). `sets` are the texts after --set, "key.path=value", applied in order before reading.
+/// Throws InputError, with file, line and column where there is one, for anything that is not exactly a scenario.
+Scenario read_scenario(const std::string& path, const std::vector<std::string>& sets = {});
+
+/// The flags of a run without a scenario file, as typed; "" is not given.
+struct ConfigFlags {
+  std::string config;    // path of a Hugging Face config.json
+  std::string batch;     // batch.size
+  std::string sequence;  // batch.sequence
+  std::string policy;    // a policy's kind, or a map in flow YAML
+};
+/// The scenario that the flags stand for, through the same reader.
+Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::string>& sets = {});
+
+/// What a policy sees of the scenario's model.
+Outline outline(const Scenario& scenario);
 
 }  // namespace tidemark

@@ -42,8 +42,8 @@ struct Written {
 std::optional<Written> split(std::string_view text) {
   std::size_t end = 0;
   bool dot = false;
-  while (end < text.size() && ((text[end] >= '0' && text[end] <= '9') || (text[end] == '.' && !dot)))
-    dot = dot || text[end++] == '.';
+  for (; end < text.size() && ((text[end] >= '0' && text[end] <= '9') || (text[end] == '.' && !dot)); ++end)
+    dot = dot || text[end] == '.';
   const std::string_view digits = text.substr(0, end);
   if (digits.empty() || digits.front() == '.' || digits.back() == '.') return std::nullopt;
   if (digits.size() > 1 && digits[0] == '0' && digits[1] != '.') return std::nullopt;

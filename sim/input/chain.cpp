@@ -67,16 +67,16 @@ class ChainReader {
   void read_file() {
     const auto file = model_.optional("file");
     if (!file) return;
-    table_ = read_layer_table(path(*file), {"layer_activation_bytes", "boundary_bytes"},
-                              {"name", "type", "gradient_bytes", "forward_flops", "backward_flops",
-                               "attention_fraction", "forward_time_ns", "backward_time_ns",
-                               "forward_workspace_bytes", "backward_workspace_bytes", "parameter_bytes"});
+    table_ = read_layer_table(
+        path(*file), {"layer_activation_bytes", "boundary_bytes"},
+        {"name", "type", "gradient_bytes", "forward_flops", "backward_flops", "attention_fraction", "forward_time_ns",
+         "backward_time_ns", "forward_workspace_bytes", "backward_workspace_bytes", "parameter_bytes"});
     for (const LayerRow& row : table_->rows) graph_.layers.push_back(row.cost);
     for (const Field& field : model_.fields())
       for (const char* unit : {"", "_bytes", "_ns"})
         if (field.key->name != "layers" && in_file(std::string(field.key->name) + unit))
-          field.fail(fmt::format("'{}' is given here and in {}; expected one of the two", field.key->name,
-                                 table_->file));
+          field.fail(
+              fmt::format("'{}' is given here and in {}; expected one of the two", field.key->name, table_->file));
   }
 
   void count_layers() {
@@ -137,8 +137,7 @@ class ChainReader {
         set_attention(graph_.layers[i], table_->rows[i].attention_fraction, table_->where(table_->rows[i]));
     } else if (const auto field = model_.optional("attention_fraction")) {
       const std::vector<Field> given = values(*field, false);
-      for (std::size_t i = 0; i < count(); ++i)
-        set_attention(graph_.layers[i], fraction(given[i]), given[i].where());
+      for (std::size_t i = 0; i < count(); ++i) set_attention(graph_.layers[i], fraction(given[i]), given[i].where());
     }
   }
 

@@ -99,13 +99,24 @@ struct ModelType {
 };
 
 constexpr std::array<ModelType, 6> model_types = {{
-    {.name = "gpt2", .decoder_norms = false, .activation = "gelu_new", .tied = true, .qkv_bias = true,
-     .projection_bias = true, .ffn_bias = true, .max_positions = 1024, .dropout = 0.1},
+    {.name = "gpt2",
+     .decoder_norms = false,
+     .activation = "gelu_new",
+     .tied = true,
+     .qkv_bias = true,
+     .projection_bias = true,
+     .ffn_bias = true,
+     .max_positions = 1024,
+     .dropout = 0.1},
     {.name = "llama", .max_positions = 2048},
     {.name = "mistral", .kv_heads = 8, .max_positions = 131072, .sliding_window = 4096},
     {.name = "qwen2", .qkv_bias = true, .kv_heads = 32, .max_positions = 32768},
     {.name = "qwen3", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .max_positions = 32768},
-    {.name = "gemma", .activation = "gelu_pytorch_tanh", .tied = true, .kv_heads = 16, .head_dim = 256,
+    {.name = "gemma",
+     .activation = "gelu_pytorch_tanh",
+     .tied = true,
+     .kv_heads = 16,
+     .head_dim = 256,
      .max_positions = 8192},
 }};
 
@@ -183,7 +194,8 @@ void read_field(Fields& fields, const std::string& type, const DocEntry& entry) 
   const auto known = std::ranges::find(config_fields, name, &ConfigField::name);
   if (known == config_fields.end())
     throw InputError(entry.key->where(), fmt::format("unknown field {} for model_type '{}'; it could change sizes, so "
-                                                     "it is not ignored", shown(*entry.key), type));
+                                                     "it is not ignored",
+                                                     shown(*entry.key), type));
   if (entry.value->kind == DocNode::Kind::null) return;
   if (!known->types.empty() && !contains_word(known->types, type)) {
     if (is_off(*entry.value)) return;
@@ -240,19 +252,27 @@ std::int64_t extent(const Field& field) { return positive_integer(field); }
 
 void override_inline(Fields& fields, const YamlMap& model) {
   for (const auto& [key, member] : std::array<std::pair<std::string_view, Given<std::int64_t> Fields::*>, 8>{
-           {{"layers", &Fields::layers}, {"hidden", &Fields::hidden}, {"heads", &Fields::heads},
-            {"kv_heads", &Fields::kv_heads}, {"head_dim", &Fields::head_dim}, {"ffn_hidden", &Fields::ffn_hidden},
-            {"vocab", &Fields::vocab}, {"max_positions", &Fields::max_positions}}})
+           {{"layers", &Fields::layers},
+            {"hidden", &Fields::hidden},
+            {"heads", &Fields::heads},
+            {"kv_heads", &Fields::kv_heads},
+            {"head_dim", &Fields::head_dim},
+            {"ffn_hidden", &Fields::ffn_hidden},
+            {"vocab", &Fields::vocab},
+            {"max_positions", &Fields::max_positions}}})
     override_with(fields.*member, model, key, extent);
   for (const auto& [key, member] : std::array<std::pair<std::string_view, Given<double> Fields::*>, 3>{
-           {{"embedding_dropout", &Fields::embedding_dropout}, {"attention_dropout", &Fields::attention_dropout},
+           {{"embedding_dropout", &Fields::embedding_dropout},
+            {"attention_dropout", &Fields::attention_dropout},
             {"residual_dropout", &Fields::residual_dropout}}}) {
     override_with(fields.*member, model, "dropout", probability);
     override_with(fields.*member, model, key, probability);
   }
-  for (const auto& [key, member] : std::array<std::pair<std::string_view, Given<bool> Fields::*>, 4>{
-           {{"tied_embeddings", &Fields::tied_embeddings}, {"qkv_bias", &Fields::qkv_bias},
-            {"projection_bias", &Fields::projection_bias}, {"ffn_bias", &Fields::ffn_bias}}})
+  for (const auto& [key, member] :
+       std::array<std::pair<std::string_view, Given<bool> Fields::*>, 4>{{{"tied_embeddings", &Fields::tied_embeddings},
+                                                                          {"qkv_bias", &Fields::qkv_bias},
+                                                                          {"projection_bias", &Fields::projection_bias},
+                                                                          {"ffn_bias", &Fields::ffn_bias}}})
     override_with(fields.*member, model, key, boolean);
   override_with(fields.activation, model, "activation", choice);
 }
@@ -277,8 +297,7 @@ void check_heads(const TransformerSpec& spec, const Fields& fields) {
     throw InputError(fields.kv_heads.where.file.empty() ? where : fields.kv_heads.where,
                      fmt::format("{} heads are not a multiple of {} kv_heads", spec.heads, spec.kv_heads));
   if (spec.model_type != "gpt2") return;
-  if (spec.kv_heads != spec.heads)
-    throw InputError(fields.kv_heads.where, "gpt2 has as many kv_heads as heads");
+  if (spec.kv_heads != spec.heads) throw InputError(fields.kv_heads.where, "gpt2 has as many kv_heads as heads");
   if (spec.head_dim * spec.heads != spec.hidden)
     throw InputError(fields.head_dim.where, "gpt2 has head_dim = hidden / heads");
 }
@@ -302,7 +321,8 @@ TransformerModel read_transformer(const YamlMap& model) {
   spec.heads = needed(fields.heads, "heads", model);
   spec.vocab = needed(fields.vocab, "vocab", model);
   if (!fields.head_dim.value && spec.hidden % spec.heads != 0)
-    throw InputError(fields.heads.where, fmt::format("{} heads do not divide the hidden size {}", spec.heads, spec.hidden));
+    throw InputError(fields.heads.where,
+                     fmt::format("{} heads do not divide the hidden size {}", spec.heads, spec.hidden));
   spec.kv_heads = fields.kv_heads.value.value_or(spec.heads);
   spec.head_dim = fields.head_dim.value.value_or(spec.hidden / spec.heads);
   if (type.name == "gpt2" && !fields.ffn_hidden.value)

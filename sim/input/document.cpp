@@ -40,10 +40,14 @@ std::string shown(std::string_view text) {
 
 std::string shown(const DocNode& node) {
   switch (node.kind) {
-    case DocNode::Kind::null: return "nothing";
-    case DocNode::Kind::list: return "a list";
-    case DocNode::Kind::map: return "a map";
-    case DocNode::Kind::scalar: break;
+    case DocNode::Kind::null:
+      return "nothing";
+    case DocNode::Kind::list:
+      return "a list";
+    case DocNode::Kind::map:
+      return "a map";
+    case DocNode::Kind::scalar:
+      break;
   }
   const char quote = node.quoted ? '"' : '\'';
   return quote + shown(std::string_view(node.text)) + quote;

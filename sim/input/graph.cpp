@@ -87,9 +87,9 @@ std::vector<LayerCost> in_topological_order(std::vector<LayerCost> layers, const
   }
   if (out.size() < count) {
     const auto first = std::ranges::find_if(missing, [](int n) { return n > 0; }) - missing.begin();
-    throw InputError(where[static_cast<std::size_t>(first)],
-                     "the layers read each other in a cycle: " +
-                         cycle_through(layers, missing, static_cast<Index>(first)));
+    throw InputError(
+        where[static_cast<std::size_t>(first)],
+        "the layers read each other in a cycle: " + cycle_through(layers, missing, static_cast<Index>(first)));
   }
   for (LayerCost& layer : out)
     for (Index& input : layer.inputs) input = place[static_cast<std::size_t>(input)];
@@ -113,11 +113,11 @@ LayerGraph read_table_graph(const std::string& file) {
     for (const std::string& id : ids(row.inputs)) {
       const auto input = number.find(id);
       if (input == number.end())
-        throw InputError(where.back(), fmt::format("column 'inputs' names the unknown layer '{}'",
-                                                   shown(std::string_view(id))));
+        throw InputError(where.back(),
+                         fmt::format("column 'inputs' names the unknown layer '{}'", shown(std::string_view(id))));
       if (std::ranges::find(layer.inputs, input->second) != layer.inputs.end())
-        throw InputError(where.back(), fmt::format("column 'inputs' names the layer '{}' twice",
-                                                   shown(std::string_view(id))));
+        throw InputError(where.back(),
+                         fmt::format("column 'inputs' names the layer '{}' twice", shown(std::string_view(id))));
       layer.inputs.push_back(input->second);
     }
     if (!table.has("backward_flops")) layer.backward_flops = Int128{2} * layer.forward_flops;
@@ -135,7 +135,8 @@ LayerGraph read_table_graph(const std::string& file) {
 
 bool is_chain(const LayerGraph& graph) {
   for (std::size_t i = 0; i < graph.layers.size(); ++i)
-    if (graph.layers[i].inputs != (i == 0 ? std::vector<Index>{} : std::vector{static_cast<Index>(i - 1)})) return false;
+    if (graph.layers[i].inputs != (i == 0 ? std::vector<Index>{} : std::vector{static_cast<Index>(i - 1)}))
+      return false;
   return true;
 }
 

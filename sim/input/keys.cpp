@@ -13,46 +13,76 @@ using Names = std::vector<std::string_view>;
 const Names float_types = {"float32", "bfloat16", "float16", "float8"};
 
 Block scenario_block() {
-  return {"scenario",
-          "",
-          {
-              {"name", Type::text, "the file's name", "What results call this scenario."},
-              {"model", Type::block, "", "What is trained.", {}, "model"},
-              {"profile", Type::block, "ideal; pytorch-cuda for a transformer",
-               "Whose behaviour: a preset's name, or a map.", {}, "profile"},
-              {"batch", Type::block, "one sequence of one token", "What one step reads.", {}, "batch"},
-              {"dtype", Type::block, "float32 everywhere", "Data types by role.", {}, "dtype"},
-              {"optimizer", Type::block, "none", "A kind's name, or a map.", {}, "optimizer"},
-              {"loss", Type::block, "unchunked, not fused", "How the loss is computed.", {}, "loss"},
-              {"loop", Type::block, "nothing held", "What the training loop's variables hold.", {}, "loop"},
-              {"policy", Type::block, "none", "What is kept and what is recomputed: a kind's name, or a map.", {},
-               "policy"},
-              {"parallel", Type::block, "{}", "One rank's view; must be empty: not available yet.", {}, "parallel"},
-              {"device", Type::block, "none: no rates, no capacity",
-               "A built-in device, a YAML file of one, or a map.", {}, "device"},
-              {"allocator", Type::block, "live", "The allocator model: a kind's name, or a map.", {}, "allocator"},
-              {"steps", Type::integer, "1; 2 with an optimizer", "Training steps to simulate."},
-              {"convention", Type::choice, "framework", "Whose rules count the memory of a chain.",
-               {"framework", "rotor"}},
-              {"budget", Type::size, "none", "Memory the step must fit in."},
-              {"flops_convention", Type::choice, "palm", "How causal attention counts in the model's FLOPs.",
-               {"palm", "torchtitan", "megatron"}},
-          }};
+  return {
+      "scenario",
+      "",
+      {
+          {"name", Type::text, "the file's name", "What results call this scenario."},
+          {"model", Type::block, "", "What is trained.", {}, "model"},
+          {"profile",
+           Type::block,
+           "ideal; pytorch-cuda for a transformer",
+           "Whose behaviour: a preset's name, or a map.",
+           {},
+           "profile"},
+          {"batch", Type::block, "one sequence of one token", "What one step reads.", {}, "batch"},
+          {"dtype", Type::block, "float32 everywhere", "Data types by role.", {}, "dtype"},
+          {"optimizer", Type::block, "none", "A kind's name, or a map.", {}, "optimizer"},
+          {"loss", Type::block, "unchunked, not fused", "How the loss is computed.", {}, "loss"},
+          {"loop", Type::block, "nothing held", "What the training loop's variables hold.", {}, "loop"},
+          {"policy",
+           Type::block,
+           "none",
+           "What is kept and what is recomputed: a kind's name, or a map.",
+           {},
+           "policy"},
+          {"parallel", Type::block, "{}", "One rank's view; must be empty: not available yet.", {}, "parallel"},
+          {"device",
+           Type::block,
+           "none: no rates, no capacity",
+           "A built-in device, a YAML file of one, or a map.",
+           {},
+           "device"},
+          {"allocator", Type::block, "live", "The allocator model: a kind's name, or a map.", {}, "allocator"},
+          {"steps", Type::integer, "1; 2 with an optimizer", "Training steps to simulate."},
+          {"convention", Type::choice, "framework", "Whose rules count the memory of a chain.", {"framework", "rotor"}},
+          {"budget", Type::size, "none", "Memory the step must fit in."},
+          {"flops_convention",
+           Type::choice,
+           "palm",
+           "How causal attention counts in the model's FLOPs.",
+           {"palm", "torchtitan", "megatron"}},
+      }};
 }
 
 Block profile_block() {
   return {"profile",
           "",
           {
-              {"preset", Type::choice, "ideal; pytorch-cuda for a transformer", "Fills the four axes below.",
+              {"preset",
+               Type::choice,
+               "ideal; pytorch-cuda for a transformer",
+               "Fills the four axes below.",
                {"ideal", "reference", "pytorch-cuda", "megatron"}},
-              {"runtime", Type::choice, "the preset's", "Autograd order, when saved tensors and gradients die.",
+              {"runtime",
+               Type::choice,
+               "the preset's",
+               "Autograd order, when saved tensors and gradients die.",
                {"ideal", "reference", "pytorch-2.6"}},
-              {"kernels", Type::choice, "the preset's", "What each op saves and allocates.",
+              {"kernels",
+               Type::choice,
+               "the preset's",
+               "What each op saves and allocates.",
                {"ideal", "reference", "cuda-sm80"}},
-              {"model_code", Type::choice, "the preset's", "Which ops a layer is made of.",
+              {"model_code",
+               Type::choice,
+               "the preset's",
+               "Which ops a layer is made of.",
                {"reference", "huggingface", "megatron"}},
-              {"loop", Type::choice, "the preset's", "Who holds what between micro-batches and steps.",
+              {"loop",
+               Type::choice,
+               "the preset's",
+               "Who holds what between micro-batches and steps.",
                {"plain", "huggingface", "megatron"}},
           }};
 }
@@ -99,7 +129,10 @@ Block graph_block() {
           {
               family_key(),
               {"file", Type::path, "", "A layer table (CSV), or a PipeDream graph.txt."},
-              {"format", Type::choice, "pipedream for .txt, else table", "How the file is written.",
+              {"format",
+               Type::choice,
+               "pipedream for .txt, else table",
+               "How the file is written.",
                {"table", "pipedream"}},
               {"input", Type::size, "0 B", "The model's input."},
               {"output_gradient", Type::size, "0 B", "Gradient of the last layer's output, made by the loss."},
@@ -117,7 +150,10 @@ Block mlp_block() {
               {"rows", Type::integer, "256", "Rows of x: the batch."},
               {"width", Type::integer, "32", "Columns of x and of each layer's output."},
               {"hidden", Type::integer, "64", "Columns between the two products of a layer."},
-              {"style", Type::choice, "matmul", "How a layer is written.",
+              {"style",
+               Type::choice,
+               "matmul",
+               "How a layer is written.",
                {"matmul", "addmm", "linear", "residual", "inplace"}},
               {"activation", Type::choice, "relu", "Between the two products.", {"relu", "gelu", "silu", "tanh"}},
               {"loss", Type::choice, "mse", "What follows the last layer.", {"mse", "sum", "none"}},
@@ -133,7 +169,10 @@ Block transformer_block() {
           {
               family_key(),
               {"config", Type::path, "none", "A Hugging Face config.json; the fields below override it."},
-              {"model_type", Type::choice, "the config's", "The architecture.",
+              {"model_type",
+               Type::choice,
+               "the config's",
+               "The architecture.",
                {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"}},
               {"layers", Type::integer, "the config's", "Number of blocks."},
               {"hidden", Type::integer, "the config's", "Width of the residual stream."},
@@ -147,7 +186,10 @@ Block transformer_block() {
               {"embedding_dropout", Type::number, "dropout", "After the embedding."},
               {"attention_dropout", Type::number, "dropout", "On the attention weights."},
               {"residual_dropout", Type::number, "dropout", "On what is added to the residual stream."},
-              {"activation", Type::choice, "the config's, or the model type's", "Of the feed-forward part.",
+              {"activation",
+               Type::choice,
+               "the config's, or the model type's",
+               "Of the feed-forward part.",
                {"gelu", "gelu_new", "gelu_pytorch_tanh", "silu", "relu", "tanh"}},
               {"tied_embeddings", Type::boolean, "the config's, or the model type's",
                "The head uses the embedding's weight."},
@@ -161,16 +203,30 @@ Block transformer_block() {
 
 Block policy_block(std::string_view kind, std::vector<Key> own) {
   std::vector<Key> keys = {
-      {"kind", Type::choice, "", "The rule.",
+      {"kind",
+       Type::choice,
+       "",
+       "The rule.",
        {"none", "full", "interval", "sqrt", "sequential", "block", "whole", "selective", "rule", "plan"}}};
   keys.insert(keys.end(), own.begin(), own.end());
-  keys.push_back({"schedule", Type::choice, "per_segment",
+  keys.push_back({"schedule",
+                  Type::choice,
+                  "per_segment",
                   "When a region is recomputed; or {on_grad_of: op}: when that op's gradient arrives.",
-                  {"per_segment", "just_in_time", "up_front"}, "schedule"});
-  keys.push_back({"boundaries", Type::choice, "release",
+                  {"per_segment", "just_in_time", "up_front"},
+                  "schedule"});
+  keys.push_back({"boundaries",
+                  Type::choice,
+                  "release",
                   "hold: a used boundary counts to the end of the step, as the textbook formula has it.",
                   {"release", "hold"}});
   keys.push_back({"nested", Type::integers, "none", "Intervals of regions inside each region, outermost first."});
+  keys.push_back({"checkpointing",
+                  Type::block,
+                  "direct",
+                  "How a framework carries a region out; direct: exactly as the plan stands.",
+                  {},
+                  "checkpointing"});
   return {"policy", kind, std::move(keys)};
 }
 
@@ -221,13 +277,25 @@ std::vector<Block> setting_blocks() {
        {{"kind", Type::choice, "none", "The update rule.", {"none", "sgd", "momentum", "adam", "adamw"}},
         {"multi_tensor", Type::boolean, "true", "Temporaries per group of parameters; false: per parameter."},
         {"fused", Type::boolean, "false", "No temporaries."},
-        {"zero_grad", Type::choice, "none", "none: gradients are born anew each step; zero: they persist.",
+        {"zero_grad",
+         Type::choice,
+         "none",
+         "none: gradients are born anew each step; zero: they persist.",
          {"none", "zero"}}}},
       {"loss",
        "",
        {{"chunks", Type::integer, "1", "Parts the logits are computed in."},
         {"fused", Type::boolean, "false", "Head and loss as one kernel: no logits in memory."}}},
       {"loop", "", {{"logits_held", Type::boolean, "false", "A variable keeps the logits through backward."}}},
+      {"checkpointing",
+       "",
+       {{"kind",
+         Type::choice,
+         "",
+         "torch.utils.checkpoint's two ways, or the plan itself.",
+         {"direct", "reentrant", "nonreentrant"}},
+        {"early_stop", Type::boolean, "true", "nonreentrant: recomputation ends at the last tensor that is needed."},
+        {"preserve_rng", Type::boolean, "true", "The generator's state is copied for each region."}}},
       {"schedule", "", {{"on_grad_of", Type::text, "", "The op, by its name within the layer."}}},
       {"parallel", "", {}},
       {"allocator", "", {{"kind", Type::choice, "live", "live: requested bytes of what is held.", {"live"}}}},
@@ -265,10 +333,14 @@ std::vector<Block> plan_blocks() {
        "",
        {{"steps", Type::steps, "", "What happens, in order, for one micro-batch.", {}, "plan_step"},
         {"boundaries", Type::choice, "release", "As in a policy.", {"release", "hold"}},
+        {"checkpointing", Type::block, "direct", "As in a policy.", {}, "checkpointing"},
         {"warnings", Type::texts, "none", "What the policy that made it had to say."}}},
       {"plan_step",
        "",
-       {{"op", Type::choice, "", "What is done.",
+       {{"op",
+         Type::choice,
+         "",
+         "What is done.",
          {"forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"}},
         {"layer", Type::text, "", "A block's number, or a layer's name; `loss` needs none."},
         {"ops", Type::texts, "the whole layer", "Names within the layer."},
@@ -278,8 +350,8 @@ std::vector<Block> plan_blocks() {
 }
 
 std::vector<Block> make_blocks() {
-  std::vector<Block> out = {scenario_block(), profile_block(), chain_block(), graph_block(), mlp_block(),
-                            transformer_block()};
+  std::vector<Block> out = {scenario_block(), profile_block(), chain_block(),
+                            graph_block(),    mlp_block(),     transformer_block()};
   for (const auto& more : {policy_blocks(), setting_blocks(), device_blocks(), plan_blocks()})
     out.insert(out.end(), more.begin(), more.end());
   return out;
@@ -298,8 +370,8 @@ const std::vector<Block>& blocks() {
 }
 
 const Block& block(std::string_view name, std::string_view variant) {
-  const auto found = std::ranges::find_if(
-      blocks(), [&](const Block& b) { return b.name == name && b.variant == variant; });
+  const auto found =
+      std::ranges::find_if(blocks(), [&](const Block& b) { return b.name == name && b.variant == variant; });
   check(found != blocks().end(), "no such block of keys: " + std::string(name) + " " + std::string(variant));
   return *found;
 }

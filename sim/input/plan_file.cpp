@@ -9,13 +9,15 @@
 #include <vector>
 
 #include "tidemark/input/quantities.hpp"
+#include "tidemark/input/settings.hpp"
 
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::string_view, 9> action_names = {"forward",       "recompute",     "loss",     "backward", "drop",
-                                                          "discard_input", "discard_saved", "copy_out", "copy_in"};
+constexpr std::array<std::string_view, 9> action_names = {
+    "forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"};
 constexpr std::array<std::string_view, 3> keep_names = {"none", "input", "all"};
+constexpr std::array<std::string_view, 3> checkpointing_names = {"direct", "reentrant", "nonreentrant"};
 constexpr std::int64_t max_region = 1'000'000'000;
 
 template <std::size_t N>
@@ -37,7 +39,7 @@ std::string written(const std::string& name) {
   std::string out = "\"";
   for (const char c : name) {
     if (c == '"' || c == '\\') out += '\\';
-    out += c;
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out + '"';
 }
@@ -54,13 +56,16 @@ class Layers {
 
   std::string name(std::int32_t layer) const {
     const auto i = static_cast<std::size_t>(layer);
+    if (i == outline_.layers.size()) return std::to_string(blocks_.size());  // what the loss reads, of a discard
     return block_number_[i] >= 0 ? std::to_string(block_number_[i]) : written(outline_.layers[i].name);
   }
 
-  std::int32_t number(const Field& field) const {
+  std::int32_t number(const Field& field, bool may_be_loss) const {
     const std::string name = text(field);
     const auto block = field.value->quoted ? std::nullopt : parse_whole(name);
     if (block) {
+      if (may_be_loss && *block == static_cast<std::int64_t>(blocks_.size()))
+        return static_cast<std::int32_t>(outline_.layers.size());
       if (*block >= static_cast<std::int64_t>(blocks_.size()))
         field.fail(fmt::format("'layer' {} is not one of the {} blocks, which count from 0", *block, blocks_.size()));
       return blocks_[static_cast<std::size_t>(*block)];
@@ -70,9 +75,11 @@ class Layers {
       if (layer.name == name) return static_cast<std::int32_t>(known.size());
       known.push_back(layer.name);
     }
-    field.fail(fmt::format("unknown layer {}{}", shown(*field.value), known.size() > 20 ? "" : did_you_mean(name, known)));
+    field.fail(
+        fmt::format("unknown layer {}{}", shown(*field.value), known.size() > 20 ? "" : did_you_mean(name, known)));
   }
 
+  bool has(std::int32_t number) const { return static_cast<std::size_t>(number) < outline_.layers.size(); }
   const OutlineLayer& layer(std::int32_t number) const { return outline_.layers[static_cast<std::size_t>(number)]; }
 
  private:
@@ -88,7 +95,8 @@ std::vector<std::int32_t> read_ops(const Field& field, const OutlineLayer& layer
   for (const Field& item : items(field)) {
     const auto found = std::ranges::find(known, text(item));
     if (found == known.end())
-      item.fail(fmt::format("layer '{}' has no op {}{}", layer.name, shown(*item.value), did_you_mean(text(item), known)));
+      item.fail(
+          fmt::format("layer '{}' has no op {}{}", layer.name, shown(*item.value), did_you_mean(text(item), known)));
     const auto op = static_cast<std::int32_t>(found - known.begin());
     if (!out.empty() && op <= out.back())
       item.fail(fmt::format("op {} is out of order; expected the layer's own order, each op once", shown(*item.value)));
@@ -104,16 +112,29 @@ PlanStep read_step(const DocPtr& node, const Layers& layers) {
   step.action = static_cast<Action>(index_of(action_names, choice(map.require("op"))));
   step.keep = static_cast<Keep>(index_of(keep_names, map.get("keep", choice, std::string("all"))));
   const auto layer = map.optional("layer");
-  if (layer) step.layer = layers.number(*layer);
+  if (layer) step.layer = layers.number(*layer, step.action == Action::discard_input);
   if (!layer && step.action != Action::loss) map.require("layer");
   if (const auto ops = map.optional("ops")) {
-    if (!layer) ops->fail("'ops' needs a 'layer'");
+    if (!layer || !layers.has(step.layer)) ops->fail("'ops' needs a 'layer'");
     step.ops = read_ops(*ops, layers.layer(step.layer));
   }
   if (const auto region = map.optional("region"))
     step.region = static_cast<std::int32_t>(whole_number(*region, 0, max_region));
   return step;
 }
+
+}  // namespace
+
+Checkpointing read_checkpointing(const DocPtr& node) {
+  const YamlMap map(expanded(node, "checkpointing"), block("checkpointing"));
+  Checkpointing how;
+  how.kind = static_cast<Checkpointing::Kind>(index_of(checkpointing_names, choice(map.require("kind"))));
+  how.early_stop = map.get("early_stop", boolean, how.early_stop);
+  how.preserve_rng = map.get("preserve_rng", boolean, how.preserve_rng);
+  return how;
+}
+
+namespace {
 
 Plan plan_of(const DocPtr& root, const Outline& outline) {
   const YamlMap map(root, block("plan"));
@@ -122,9 +143,16 @@ Plan plan_of(const DocPtr& root, const Outline& outline) {
   const Layers layers(outline);
   Plan plan;
   for (const DocPtr& item : steps.value->items) plan.steps.push_back(read_step(item, layers));
+  if (const auto how = map.optional("checkpointing")) plan.checkpointing = read_checkpointing(how->value);
   plan.hold_boundaries = map.get("boundaries", choice, std::string("release")) == "hold";
   plan.warnings = map.get("warnings", texts, std::vector<std::string>{});
   return plan;
+}
+
+std::string checkpointing_line(const Checkpointing& how) {
+  if (how == Checkpointing{}) return "";
+  return fmt::format("checkpointing: {{kind: {}, early_stop: {}, preserve_rng: {}}}\n",
+                     checkpointing_names[static_cast<std::size_t>(how.kind)], how.early_stop, how.preserve_rng);
 }
 
 std::string step_line(const PlanStep& step, const Layers& layers) {
@@ -143,7 +171,7 @@ std::string step_line(const PlanStep& step, const Layers& layers) {
 
 std::string write_plan(const Plan& plan, const Outline& outline) {
   const Layers layers(outline);
-  std::string out;
+  std::string out = checkpointing_line(plan.checkpointing);
   if (plan.hold_boundaries) out += "boundaries: hold\n";
   if (!plan.warnings.empty()) out += "warnings:\n";
   for (const std::string& warning : plan.warnings) out += "  - " + written(warning) + "\n";

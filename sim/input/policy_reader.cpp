@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tidemark/input/plan_file.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/settings.hpp"
 
@@ -14,8 +15,8 @@ namespace {
 constexpr std::int64_t max_blocks = 1'000'000;
 
 /// Planners decide by simulating; none of them can be asked for by name yet.
-constexpr std::array<std::string_view, 11> planners = {"chen",  "greedy", "revolve", "hrevolve", "mixed",   "rotor",
-                                                       "pofo",  "checkmate", "dtr",  "poet",     "knapsack"};
+constexpr std::array<std::string_view, 11> planners = {"chen", "greedy",    "revolve", "hrevolve", "mixed",   "rotor",
+                                                       "pofo", "checkmate", "dtr",     "poet",     "knapsack"};
 
 int count(const Field& field) { return static_cast<int>(positive_integer(field, max_blocks)); }
 
@@ -55,8 +56,7 @@ PolicyKind policy_kind(const std::string& kind, const YamlMap& map) {
     return policy::Interval{count(map.require("interval")), map.get("checkpoint_last", boolean, true)};
   if (kind == "sqrt") return policy::Sqrt{map.get("checkpoint_last", boolean, true)};
   if (kind == "sequential") return policy::Sequential{count(map.require("segments"))};
-  if (kind == "block")
-    return policy::Block{static_cast<int>(whole_number(map.require("layers"), 0, max_blocks))};
+  if (kind == "block") return policy::Block{static_cast<int>(whole_number(map.require("layers"), 0, max_blocks))};
   if (kind == "whole") return policy::Whole{};
   if (kind == "selective") return selective(map);
   if (kind == "rule") return rule(map);
@@ -100,6 +100,7 @@ PolicyRequest read_policy(const DocPtr& written) {
   if (kind == "plan") read_plan_policy(map, request);
   read_schedule(map, request.policy);
   request.policy.hold_boundaries = map.get("boundaries", choice, std::string("release")) == "hold";
+  if (const auto how = map.optional("checkpointing")) request.policy.checkpointing = read_checkpointing(how->value);
   if (const auto nested = map.optional("nested"))
     for (const std::int64_t interval : positive_integers(*nested, max_blocks))
       request.policy.nested.push_back(static_cast<int>(interval));

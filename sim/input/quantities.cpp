@@ -105,7 +105,8 @@ std::string choice(const Field& field) {
   if (std::ranges::find(known, written) != known.end()) return written;
   const std::string nearest = nearest_name(written, known);
   const std::string hint = nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
-  field.fail(fmt::format("'{}' must be one of {}, not {}{}", field.key->name, joined(known), shown(*field.value), hint));
+  field.fail(
+      fmt::format("'{}' must be one of {}, not {}{}", field.key->name, joined(known), shown(*field.value), hint));
 }
 
 DType dtype(const Field& field) { return *parse_dtype(choice(field)); }

@@ -93,8 +93,9 @@ class ScenarioReader {
     profile.model_code = map->get("model_code", choice, profile.model_code);
     profile.loop = map->get("loop", choice, profile.loop);
     if (of_layers() && profile != *find_profile("ideal"))
-      map_.optional("profile")->fail(fmt::format(
-          "'profile' has no meaning for family '{}', whose layers are given as numbers; only ideal holds", out_.family));
+      map_.optional("profile")->fail(
+          fmt::format("'profile' has no meaning for family '{}', whose layers are given as numbers; only ideal holds",
+                      out_.family));
   }
 
   [[noreturn]] void no_meaning(const Field& field) const {
@@ -118,8 +119,10 @@ class ScenarioReader {
     for (const Field& field : map->fields())
       if (out_.family == "mlp" && field.key->name != "accumulate") no_meaning(field);
     Batch& batch = out_.training.batch;
-    batch.size = map->get("size", [](const Field& f) { return positive_integer(f); }, batch.size);
-    batch.sequence = map->get("sequence", [](const Field& f) { return positive_integer(f); }, batch.sequence);
+    batch.size = map->get(
+        "size", [](const Field& f) { return positive_integer(f); }, batch.size);
+    batch.sequence = map->get(
+        "sequence", [](const Field& f) { return positive_integer(f); }, batch.sequence);
     batch.accumulate = map->get(
         "accumulate", [](const Field& f) { return static_cast<int>(positive_integer(f, max_micro_batches)); },
         batch.accumulate);
@@ -138,8 +141,10 @@ class ScenarioReader {
       dtypes.compute = cast;
     }
     for (const auto& [key, member] : std::array<std::pair<std::string_view, std::optional<DType> DTypes::*>, 4>{
-             {{"gradients", &DTypes::gradients}, {"main_gradients", &DTypes::main_gradients},
-              {"master", &DTypes::master}, {"logits", &DTypes::logits}}})
+             {{"gradients", &DTypes::gradients},
+              {"main_gradients", &DTypes::main_gradients},
+              {"master", &DTypes::master},
+              {"logits", &DTypes::logits}}})
       if (const auto field = map->optional(key)) dtypes.*member = dtype(*field);
     dtypes.moments = map->get("moments", dtype, dtypes.moments);
   }
@@ -162,7 +167,8 @@ class ScenarioReader {
     if (const auto map = sub("loss")) {
       Loss& loss = out_.training.loss;
       loss.chunks = map->get(
-          "chunks", [](const Field& f) { return static_cast<int>(positive_integer(f, max_micro_batches)); }, loss.chunks);
+          "chunks", [](const Field& f) { return static_cast<int>(positive_integer(f, max_micro_batches)); },
+          loss.chunks);
       loss.fused = map->get("fused", boolean, loss.fused);
     }
     if (const auto map = sub("loop"))
@@ -205,7 +211,8 @@ class ScenarioReader {
   static MlpSpec mlp(const YamlMap& model) {
     const auto extent = [](const Field& field) { return positive_integer(field); };
     MlpSpec spec;
-    spec.layers = model.get("layers", [](const Field& f) { return positive_integer(f, max_layers); }, spec.layers);
+    spec.layers = model.get(
+        "layers", [](const Field& f) { return positive_integer(f, max_layers); }, spec.layers);
     spec.rows = model.get("rows", extent, spec.rows);
     spec.width = model.get("width", extent, spec.width);
     spec.hidden = model.get("hidden", extent, spec.hidden);
@@ -227,7 +234,8 @@ class ScenarioReader {
                                           read.spec.max_positions));
     if (read.sliding_window && sequence > *read.sliding_window && read.spec.attention != "eager")
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's sliding window of {}, which is "
-                                          "modelled for attention: eager only", sequence, *read.sliding_window));
+                                          "modelled for attention: eager only",
+                                          sequence, *read.sliding_window));
     return read.spec;
   }
 
@@ -293,9 +301,8 @@ Outline outline(const Scenario& scenario) {
   if (const auto* graph = std::get_if<LayerGraph>(&scenario.model)) return outline(*graph);
   const KernelSet kernels(scenario.training.profile.kernels);
   const auto* mlp = std::get_if<MlpSpec>(&scenario.model);
-  return outline(mlp ? make_mlp(*mlp, scenario.training)
-                     : make_transformer(std::get<TransformerSpec>(scenario.model), scenario.training),
-                 kernels);
+  check(mlp != nullptr, "a transformer's outline is not made yet");
+  return outline(make_mlp(*mlp, scenario.training), kernels);
 }
 
 }  // namespace tidemark

@@ -9,8 +9,11 @@ namespace tidemark {
 namespace {
 
 /// Blocks that may be written as one word, and the key that the word is.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> short_forms = {
-    {{"profile", "preset"}, {"policy", "kind"}, {"optimizer", "kind"}, {"allocator", "kind"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> short_forms = {{{"profile", "preset"},
+                                                                                       {"policy", "kind"},
+                                                                                       {"optimizer", "kind"},
+                                                                                       {"allocator", "kind"},
+                                                                                       {"checkpointing", "kind"}}};
 
 DocPtr make_scalar(const DocNode& at, std::string text) {
   auto node = std::make_shared<DocNode>();
@@ -83,7 +86,8 @@ DocPtr with_value(const DocPtr& document, const std::string& path, const std::st
 DocPtr with_setting(const DocPtr& document, const std::string& setting) {
   const std::size_t equals = setting.find('=');
   if (equals == std::string::npos)
-    throw InputError({"--set " + shown(std::string_view(setting))}, "expected key.path=value, such as policy.interval=4");
+    throw InputError({"--set " + shown(std::string_view(setting))},
+                     "expected key.path=value, such as policy.interval=4");
   return with_value(document, setting.substr(0, equals), setting.substr(equals + 1), "--set " + setting);
 }
 

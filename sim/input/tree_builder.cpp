@@ -53,7 +53,8 @@ void TreeBuilder::alias(std::size_t anchor, int line, int column) {
 
 void TreeBuilder::accept_key(const DocPtr& key) {
   Frame& map = open_.back();
-  if (key->kind != DocNode::Kind::scalar) fail(key->line, key->column, "a key must be a plain text, not " + shown(*key));
+  if (key->kind != DocNode::Kind::scalar)
+    fail(key->line, key->column, "a key must be a plain text, not " + shown(*key));
   if (key->text == "<<" && !key->quoted)
     fail(key->line, key->column, "merge keys ('<<') are not read; write the keys out");
   const auto [first, is_new] = map.lines.emplace(key->text, key->line);

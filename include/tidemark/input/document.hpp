@@ -17,7 +17,7 @@ namespace tidemark {
 
 /// Where a document came from. Relative paths in it start at `directory`; "" is the working directory.
 struct DocSource {
-  std::string name;       // of messages: a path, or "--set policy.kind=full"
+  std::string name;  // of messages: a path, or "--set policy.kind=full"
   std::string directory;
 };
 
@@ -37,8 +37,8 @@ struct DocNode {
   std::vector<DocPtr> items;      // of a list
   std::vector<DocEntry> entries;  // of a map, in the order written, no key twice
   std::shared_ptr<const DocSource> source;
-  int line = 0, column = 0;       // from 1; 0 is not known
-  std::int64_t size = 1;          // values in this tree, aliases expanded
+  int line = 0, column = 0;  // from 1; 0 is not known
+  std::int64_t size = 1;     // values in this tree, aliases expanded
 
   SourceLoc where() const { return {source ? source->name : "", line, column}; }
   /// The value of a key; null without one.

@@ -10,33 +10,33 @@
 namespace tidemark {
 
 enum class ValueType : std::uint8_t {
-  text,      // a name
-  path,      // relative to the file that names it
-  boolean,   // true or false
-  integer,   // whole, without a unit
-  number,    // decimal, without a unit
-  choice,    // one of `choices`
-  dtype,     // a data type, by name
-  size,      // bytes with a unit
-  flops,     // FLOPs with a unit
-  time,      // ns, us, ms, s
-  flop_rate, // FLOP/s
-  byte_rate, // B/s
-  block,     // a map of its own; `block` names its table
-  texts,     // a text or a list of texts
-  integers,  // an integer or a list of integers
-  ranges,    // blocks: 3, or "0-3,8-11"
-  steps,     // of a plan file
+  text,       // a name
+  path,       // relative to the file that names it
+  boolean,    // true or false
+  integer,    // whole, without a unit
+  number,     // decimal, without a unit
+  choice,     // one of `choices`
+  dtype,      // a data type, by name
+  size,       // bytes with a unit
+  flops,      // FLOPs with a unit
+  time,       // ns, us, ms, s
+  flop_rate,  // FLOP/s
+  byte_rate,  // B/s
+  block,      // a map of its own; `block` names its table
+  texts,      // a text or a list of texts
+  integers,   // an integer or a list of integers
+  ranges,     // blocks: 3, or "0-3,8-11"
+  steps,      // of a plan file
 };
 
 struct Key {
   std::string_view name;
   ValueType type = ValueType::text;
-  std::string_view fallback = {};   // what holds when it is not given; "" is required
+  std::string_view fallback = {};  // what holds when it is not given; "" is required
   std::string_view meaning = {};
   std::vector<std::string_view> choices = {};
   std::string_view block = {};
-  bool per_layer = false;           // one value, or a list of one a layer
+  bool per_layer = false;  // one value, or a list of one a layer
 };
 
 /// A map of the input: "model" of variant "chain" knows other keys than that of variant "mlp".

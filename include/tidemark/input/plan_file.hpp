@@ -11,6 +11,7 @@
 
 #include <string>
 
+#include "tidemark/input/document.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
 
@@ -22,5 +23,8 @@ std::string write_plan(const Plan& plan, const Outline& outline);
 Plan read_plan(const std::string& path, const Outline& outline);
 /// The same of a text; `name` is its name in messages.
 Plan parse_plan(const std::string& text, const std::string& name, const Outline& outline);
+
+/// `checkpointing: reentrant`, or a map of kind, early_stop and preserve_rng; of a plan file or a policy.
+Checkpointing read_checkpointing(const DocPtr& node);
 
 }  // namespace tidemark

@@ -15,8 +15,8 @@ namespace tidemark {
 struct LayerRow {
   int line = 0;
   std::string id = {};
-  std::string inputs = {};       // ids, apart by ';' or spaces
-  Bytes boundary = {};           // chains: the layer's input
+  std::string inputs = {};  // ids, apart by ';' or spaces
+  Bytes boundary = {};      // chains: the layer's input
   Decimal attention_fraction = {};
   LayerCost cost = {};
 };

@@ -1,7 +1,7 @@
+#include "tidemark/input/builtin_devices.hpp"
+
 #include <algorithm>
 #include <array>
-
-#include "tidemark/input/device_file.hpp"
 
 namespace tidemark {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tidemark/input/builtin_devices.hpp"
 #include "tidemark/input/quantities.hpp"
 
 namespace tidemark {

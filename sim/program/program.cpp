@@ -50,7 +50,6 @@ TensorId ProgramBuilder::new_tensor(std::string name, Shape shape, Shape strides
   const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
   program_.tensors.push_back(
       {std::move(name), std::move(shape), std::move(strides), dtype, storage, requires_grad, category, layer});
-  held_until_.push_back(-1);
   return static_cast<TensorId>(program_.tensors.size()) - 1;
 }
 
@@ -114,26 +113,29 @@ std::vector<TensorId> ProgramBuilder::split(std::string name, TensorId input, co
 }
 
 void ProgramBuilder::hold_until_now(TensorId id) {
-  OpIndex& until = held_until_[static_cast<std::size_t>(id)];
-  until = std::max(until, static_cast<OpIndex>(program_.ops.size()) - 1);
+  std::erase_if(held_, [&](const Held& held) { return held.tensor == id; });
+  held_.push_back({id, static_cast<OpIndex>(program_.ops.size()) - 1});
 }
 
 Program ProgramBuilder::finish(TensorId loss) {
   program_.loss = loss;
-  std::vector<OpIndex> last(held_until_);
+  std::vector<OpIndex> last(program_.tensors.size(), -1);
   for (std::size_t k = 0; k < program_.ops.size(); ++k) {
-    const auto index = static_cast<OpIndex>(k);
-    for (const TensorId id : program_.ops[k].outputs)
-      last[static_cast<std::size_t>(id)] = std::max(last[static_cast<std::size_t>(id)], index);
-    for (const TensorId id : program_.ops[k].inputs)
-      last[static_cast<std::size_t>(id)] = std::max(last[static_cast<std::size_t>(id)], index);
+    for (const TensorId id : program_.ops[k].outputs) last[static_cast<std::size_t>(id)] = static_cast<OpIndex>(k);
+    for (const TensorId id : program_.ops[k].inputs) last[static_cast<std::size_t>(id)] = static_cast<OpIndex>(k);
   }
-  for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
-    const Category category = program_.tensors[t].category;
-    const bool stays = category == Category::parameter || category == Category::input;
-    if (!stays && last[t] >= 0 && static_cast<TensorId>(t) != loss)
-      program_.ops[static_cast<std::size_t>(last[t])].releases.push_back(static_cast<TensorId>(t));
-  }
+  // Expression temporaries first, then names in the order they were let go.
+  std::vector<bool> named(program_.tensors.size(), false);
+  for (const Held& held : held_) named[static_cast<std::size_t>(held.tensor)] = true;
+  const auto release = [&](TensorId t, OpIndex k) {
+    const Category category = tensor(t).category;
+    const bool stays = category == Category::parameter || category == Category::input || t == loss;
+    if (!stays && k >= 0) program_.ops[static_cast<std::size_t>(k)].releases.push_back(t);
+  };
+  for (TensorId t = 0; t < static_cast<TensorId>(last.size()); ++t)
+    if (!named[static_cast<std::size_t>(t)]) release(t, last[static_cast<std::size_t>(t)]);
+  for (const Held& held : held_)
+    release(held.tensor, std::max(held.until, last[static_cast<std::size_t>(held.tensor)]));
   return std::move(program_);
 }
 

@@ -47,11 +47,13 @@ GradientId Gradients::sum(GradientId old, GradientId arriving, const Tensor& of,
 
 GradientId Gradients::steal_or_clone(GradientId arriving, const Tensor& leaf, std::vector<GradientId>& late) {
   const Object& object = at(arriving);
-  if (object.handles == 1 && same_layout(leaf.shape, object.strides, leaf.strides)) return arriving;
+  // The layout contract: a dense leaf's gradient has its strides, any other leaf's is contiguous.
+  const Shape layout = is_dense(leaf.shape, leaf.strides) ? leaf.strides : contiguous_strides(leaf.shape);
+  if (object.handles == 1 && same_layout(leaf.shape, object.strides, layout)) return arriving;
   const Bytes bytes{*element_count(leaf.shape) * bytes_per_element(leaf.dtype)};
   const StorageId clone = emit_.alloc(leaf.name + ".grad", bytes, Category::gradient, leaf.layer);
   late.push_back(arriving);
-  return make(clone, leaf.shape, leaf.strides, false);
+  return make(clone, leaf.shape, layout, false);
 }
 
 }  // namespace tidemark

@@ -17,6 +17,8 @@ struct NamedRules {
 constexpr NamedRules kernel_sets[] = {
     {"ideal", kernels::ideal_rules},
     {"reference", kernels::ideal_rules},
+    {"cpu-1.13", kernels::cpu_1_13_rules},
+    {"cpu-2.6", kernels::cpu_2_6_rules},
     {"cuda-sm80", kernels::cuda_rules},
     {"cuda-sm90", kernels::cuda_rules},
     {"transformer-engine", kernels::transformer_engine_rules},

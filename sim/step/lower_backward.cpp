@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "program_lowering.hpp"
 #include "tidemark/base/errors.hpp"
@@ -7,7 +8,15 @@
 namespace tidemark {
 
 void ProgramLowering::start_backward() {
+  leaf_edges_ = leaf_edges(-1);
   const Tensor& loss = tensor(program_.loss);
+  if (program_.loss_gradient >= 0) {  // out.backward(g): the caller's tensor
+    const StorageId given = value(program_.loss_gradient);
+    emit_.hold(given);
+    buffers_[static_cast<std::size_t>(program_.loss)] =
+        gradients_.make(given, loss.shape, contiguous_strides(loss.shape), false);
+    return;
+  }
   StepOp op;
   op.layer = loss.layer;
   op.phase = Phase::backward;
@@ -39,30 +48,55 @@ void ProgramLowering::emit_backward(const Turn& turn) {
   }
   if (!kernel.backward.empty()) emit_.begin_op(new_op(op, Phase::backward, kernel.backward_cost), op.name);
   load_cached_inputs(k);
+  const std::vector<StorageId> unpacked = unpack_offloaded(k);
   std::vector<StorageId> fresh(op.inputs.size(), none);
   std::vector<StorageId> temps(kernel.temps.size(), none);
+  const bool copies = kernel.copies_odd_gradient && !is_matrix(incoming.front());
+  bool has_run = false;
   for (const Move& move : kernel.backward) {
     const auto index = static_cast<std::size_t>(move.slot.index);
     if (move.what == Move::What::run) {
+      has_run = true;
       emit_.compute(touched_by_backward(k, incoming, fresh, temps));
     } else if (move.slot.of == Slot::Of::temp) {
       move_temp(move, kernel, op, temps);
     } else if (move.what == Move::What::alloc) {
       const auto rule = std::ranges::find(kernel.gradients, move.slot.index, &GradientRule::input);
+      if (has_run) release_locals(k, turn.region);  // the engine's own reduction comes after the node's return
       check(rule != kernel.gradients.end(), "a kernel allocates a gradient that it does not declare: " + op.name);
       fresh[index] = make_gradient(op, *rule);
+      const bool product = tensor(op.inputs[index]).shape.size() > 1;
+      if (copies && product) {
+        const Tensor& output = tensor(op.outputs.front());
+        const Bytes bytes{*element_count(output.shape) * bytes_per_element(output.dtype)};
+        emit_.release(emit_.alloc(output.name + ".grad_copy", bytes, Category::temporary, op.layer));
+      }
     }
   }
   for (const StorageId temp : temps)
     if (temp != none) emit_.release(temp);
   std::vector<GradientId> handed = hand_over(k, incoming, fresh);
-  if (nodes_[k].recomputed && runtime_.unpacks_to_locals) release_saved(k, turn.region);
+  release_locals(k, turn.region);
+  std::for_each(unpacked.rbegin(), unpacked.rend(), [&](StorageId id) { emit_.release(id); });
   release_incoming(incoming);
   release_saved(k, turn.region);
   std::vector<GradientId> late;
   for (std::size_t g = 0; g < kernel.gradients.size(); ++g)
     deliver(op.inputs[static_cast<std::size_t>(kernel.gradients[g].input)], handed[g], turn.region, late);
   for (const GradientId id : late) gradients_.release(id);
+  accumulate_ready_leaves();
+}
+
+/// Can BLAS read it as a matrix: one of the last two strides is 1, the other spans it?
+bool ProgramLowering::is_matrix(GradientId id) const {
+  const Shape& shape = gradients_.shape(id);
+  const Shape& strides = gradients_.strides(id);
+  const std::size_t n = shape.size();
+  if (n < 2) return true;
+  const auto row_major = [&](std::size_t row, std::size_t column) {
+    return strides[column] == 1 && strides[row] >= std::max<std::int64_t>(1, shape[column]);
+  };
+  return row_major(n - 2, n - 1) || row_major(n - 1, n - 2);
 }
 
 /// The gradients that have arrived at the op's outputs; empty when none has.
@@ -92,8 +126,20 @@ void ProgramLowering::load_cached_inputs(std::size_t k) {
     if (saved.of != Saved::Of::input || node.saved[i] != none) continue;
     const StorageId id = value(op_at(k).inputs[static_cast<std::size_t>(saved.index)]);
     check(id != none, "a cached op's saved input is gone before its backward: " + op_at(k).name);
-    save_one(node, i, id);
+    save_one(k, i, id);
   }
+}
+
+/// Offload hooks bring a copy back for each tensor the node asks for; the copies die with the node's locals.
+std::vector<StorageId> ProgramLowering::unpack_offloaded(std::size_t k) {
+  std::vector<StorageId> copies;
+  if (!schedule_.offloaded[k]) return copies;
+  for (std::size_t i = 0; i < nodes_[k].saved.size(); ++i) {
+    const StorageId id = nodes_[k].saved[i];
+    if (id != none && step_.storages[id].category != Category::parameter)
+      copies.push_back(copy_of_saved(k, i, ".unpacked"));
+  }
+  return copies;
 }
 
 /// A parameter's gradient that is added where the main gradient lies, without a tensor of its own.
@@ -123,6 +169,17 @@ std::vector<StorageId> ProgramLowering::touched_by_backward(std::size_t k, const
   return touched;
 }
 
+namespace {
+
+Shape fresh_strides(GradientRule::Layout layout, const Tensor& input) {
+  if (layout == GradientRule::Layout::like_input && is_dense(input.shape, input.strides)) return input.strides;
+  if (layout != GradientRule::Layout::token_major) return contiguous_strides(input.shape);
+  const std::int64_t heads = input.shape.at(1), rows = input.shape.at(2), d = input.shape.at(3);
+  return {heads * rows * d, d, heads * d, 1};
+}
+
+}  // namespace
+
 std::vector<GradientId> ProgramLowering::hand_over(std::size_t k, const std::vector<GradientId>& incoming,
                                                    const std::vector<StorageId>& fresh) {
   const ProgramOp& op = op_at(k);
@@ -142,9 +199,7 @@ std::vector<GradientId> ProgramLowering::hand_over(std::size_t k, const std::vec
       continue;
     }
     const Tensor& input = tensor(op.inputs[static_cast<std::size_t>(rule.input)]);
-    const bool like_input = rule.layout == GradientRule::Layout::like_input && is_dense(input.shape, input.strides);
-    handed.push_back(
-        gradients_.make(id, input.shape, like_input ? input.strides : contiguous_strides(input.shape), false));
+    handed.push_back(gradients_.make(id, input.shape, fresh_strides(rule.layout, input), false));
   }
   return handed;
 }
@@ -157,6 +212,7 @@ GradientId ProgramLowering::pass_through(const ProgramOp& op, const GradientRule
   switch (rule.layout) {
     case GradientRule::Layout::contiguous:
     case GradientRule::Layout::like_input:
+    case GradientRule::Layout::token_major:
       return incoming;
     case GradientRule::Layout::expand:
       return gradients_.viewed(incoming, input.shape, Shape(input.shape.size(), 0));
@@ -179,11 +235,20 @@ GradientId ProgramLowering::pass_through(const ProgramOp& op, const GradientRule
   return gradients_.make(copy, input.shape, contiguous_strides(input.shape), false);
 }
 
+/// What a recomputation handed to the node's own locals dies with them, the last declared first (2.x).
+void ProgramLowering::release_locals(std::size_t k, std::int32_t region) {
+  Node& node = nodes_[k];
+  if (!node.recomputed || !runtime_.unpacks_to_locals) return;
+  std::ranges::reverse(node.saved);
+  release_saved(k, region);
+}
+
 void ProgramLowering::release_saved(std::size_t k, std::int32_t region) {
   Node& node = nodes_[k];
   for (const StorageId id : node.saved)
     if (id != none) emit_.release(id);
   node.saved.clear();
+  if (!node.recomputed && node.number != none) emit_.release(std::exchange(node.number, none));
   if (node.recomputed && runtime_.unpacks_to_locals) {
     node.recomputed = false;  // the slots are empty now; the frame goes when the node lets its slots go
     return;
@@ -191,41 +256,94 @@ void ProgramLowering::release_saved(std::size_t k, std::int32_t region) {
   count_released(region, kernels_[k].saved.size());
 }
 
-/// Hands a gradient to the leaf, the detached input of a reentrant region, or the node that made the tensor (E5, E6).
+/// Hands a gradient to the leaf, the detached input of a reentrant region, or the node that made the tensor (E6).
 void ProgramLowering::deliver(TensorId t, GradientId gradient, std::int32_t region_number,
                               std::vector<GradientId>& late) {
   if (gradient == no_gradient) return;
-  if (is_static(t)) {
-    deliver_leaf(t, gradient, late);
-    return;
-  }
+  if (is_static(t)) return deliver_leaf(t, gradient, late);
   if (open_region_ >= 0 && region_number == open_region_) {
     const std::vector<TensorId>& inputs = region(open_region_).inputs;
-    if (const auto found = std::ranges::find(inputs, t); found != inputs.end()) {
-      GradientId& leaf = region_state(open_region_).leaf_gradients[static_cast<std::size_t>(found - inputs.begin())];
-      if (leaf == no_gradient)
-        leaf = gradients_.steal_or_clone(gradient, tensor(t), late);
-      else
-        late.push_back(gradient);
-      return;
-    }
+    if (const auto found = std::ranges::find(inputs, t); found != inputs.end())
+      return deliver_detached(static_cast<std::size_t>(found - inputs.begin()), gradient, late);
   }
   GradientId& buffer = buffers_[static_cast<std::size_t>(t)];
   buffer = gradients_.sum(buffer, gradient, tensor(t), late);
 }
 
+/// The detached input is a leaf of the inner graph: its gradients meet in a buffer, then it keeps or clones the sum.
+void ProgramLowering::deliver_detached(std::size_t input, GradientId gradient, std::vector<GradientId>& late) {
+  RegionState& state = region_state(open_region_);
+  const Tensor& of = tensor(region(open_region_).inputs[input]);
+  GradientId& buffer = state.leaf_gradients[input];
+  buffer = gradients_.sum(buffer, gradient, of, late);
+  if (--state.leaf_edges[input] == 0) buffer = gradients_.steal_or_clone(buffer, of, late);
+}
+
+/// AccumulateGrad waits until every gradient of this backward has come.
 void ProgramLowering::deliver_leaf(TensorId t, GradientId gradient, std::vector<GradientId>& late) {
-  StorageId& slot = leaf_storage(t);
-  if (!tensor(t).requires_grad || slot != none) {  // added in place, or already written there
+  if (!tensor(t).requires_grad || written_in_place(t)) {
     gradients_.release(gradient);
     return;
   }
-  const GradientId kept = gradients_.steal_or_clone(gradient, tensor(t), late);
-  slot = gradients_.storage(kept);
-  emit_.hold(slot);
-  gradients_.release(kept);
-  step_.storages[slot].category = Category::gradient;
-  born_gradients_.push_back(slot);
+  const auto slot = static_cast<std::size_t>(tensor(t).storage);
+  leaf_buffers_[slot] = gradients_.sum(leaf_buffers_[slot], gradient, tensor(t), late);
+  if (--leaf_edges_[slot] == 0) ready_leaves_.push_back(t);
+}
+
+/// AccumulateGrad (E5): without a gradient yet it keeps or clones the new one; else it adds in place.
+void ProgramLowering::accumulate_ready_leaves() {
+  for (const TensorId t : ready_leaves_) {
+    GradientId& buffer = leaf_buffers_[static_cast<std::size_t>(tensor(t).storage)];
+    StorageId& slot = leaf_storage(t);
+    if (slot != none) {
+      gradients_.release(buffer);
+    } else {
+      std::vector<GradientId> late;
+      const GradientId kept = gradients_.steal_or_clone(buffer, tensor(t), late);
+      slot = gradients_.storage(kept);
+      emit_.hold(slot);
+      gradients_.release(kept);
+      for (const GradientId id : late) gradients_.release(id);
+      step_.storages[slot].category = Category::gradient;
+      born_gradients_.push_back(slot);
+    }
+    buffer = no_gradient;
+  }
+  ready_leaves_.clear();
+}
+
+/// Ops on a way from the loss to something that needs a gradient; the others' nodes never run.
+void ProgramLowering::find_active_ops() {
+  std::vector<bool> reached(program_.tensors.size(), false);
+  reached[static_cast<std::size_t>(program_.loss)] = true;
+  active_.assign(program_.ops.size(), false);
+  for (std::size_t k = program_.ops.size(); k-- > 0;) {
+    const bool used =
+        std::ranges::any_of(op_at(k).outputs, [&](TensorId t) { return reached[static_cast<std::size_t>(t)]; });
+    if (!used || kernels_[k].gradients.empty()) continue;
+    active_[k] = true;
+    for (const GradientRule& rule : kernels_[k].gradients)
+      reached[static_cast<std::size_t>(op_at(k).inputs[static_cast<std::size_t>(rule.input)])] = true;
+  }
+}
+
+/// By program storage: how many gradients reach each leaf from the graph of a reentrant region, or from the outer one
+/// (region -1: ops of no reentrant region).
+std::vector<std::int32_t> ProgramLowering::leaf_edges(std::int32_t region_number) const {
+  std::vector<std::int32_t> edges(program_.storages.size(), 0);
+  std::vector<std::int32_t> region_of(program_.ops.size(), -1);
+  if (reentrant())
+    for (std::size_t r = 0; r < schedule_.regions.size(); ++r)
+      for (const OpIndex k : schedule_.regions[r].ops)
+        region_of[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(r);
+  for (std::size_t k = 0; k < program_.ops.size(); ++k) {
+    if (!active_[k] || region_of[k] != region_number) continue;
+    for (const GradientRule& rule : kernels_[k].gradients) {
+      const TensorId t = op_at(k).inputs[static_cast<std::size_t>(rule.input)];
+      if (is_static(t)) ++edges[static_cast<std::size_t>(tensor(t).storage)];
+    }
+  }
+  return edges;
 }
 
 }  // namespace tidemark

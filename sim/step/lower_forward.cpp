@@ -17,26 +17,82 @@ void ProgramLowering::emit_run(const Turn& turn) {
   std::vector<StorageId> temps(kernel.temps.size(), none);
   const bool caches = schedule_.cached[k] && turn.phase != Phase::recompute && !carried_out();
   if (turn.saves || caches) save_inputs(k, caches);
+  StorageId second_number = none;  // E11: a dispatch mode wraps the number again
   for (const Move& move : kernel.forward) {
-    if (move.what == Move::What::run)
+    if (move.what == Move::What::run) {
       emit_.compute(touched_by_run(op, temps, turn.phase));
-    else if (move.slot.of == Slot::Of::temp)
+    } else if (move.slot.of == Slot::Of::temp) {
       move_temp(move, kernel, op, temps);
-    else if (move.what == Move::What::alloc)
+      if (move.what == Move::What::free && second_number != none) emit_.release(std::exchange(second_number, none));
+      const Temp& temp = kernel.temps[static_cast<std::size_t>(move.slot.index)];
+      if (move.what == Move::What::alloc && temp.wrapped_number && turn.region >= 0 && region(turn.region).selective)
+        second_number = emit_.alloc(op.name + ".number_again", temp.bytes, Category::temporary, op.layer);
+    } else if (move.what == Move::What::alloc) {
       make_output(k, static_cast<std::size_t>(move.slot.index));
+    }
   }
-  if (turn.saves || caches) save_results(k, temps);
+  if (turn.saves || caches) save_results(turn, temps);
+  if (hides_numbers(turn)) save_number(turn, temps);
+  if (schedule_.taken[k] && turn.phase != Phase::recompute) keep_results(turn, temps);
   nodes_[k].recomputed = turn.saves && turn.phase == Phase::recompute && carried_out() && !reentrant();
-  if (runtime_.host_scopes) hold_variables(op);
+  const bool raises = turn.phase == Phase::recompute && turn.region >= 0 && region(turn.region).stops_early &&
+                      region(turn.region).last_recomputed == turn.op;
+  if (runtime_.host_scopes && !raises) hold_variables(op, turn.phase);
   for (const StorageId temp : temps)
     if (temp != none) emit_.release(temp);
 }
 
-/// Early stop: recomputation ends where the last tensor is saved, before the kernel that would use it.
+/// Hooks never see a wrapped number: forward's node keeps it, a recomputation's graph until that is thrown away.
+void ProgramLowering::save_number(const Turn& turn, const std::vector<StorageId>& temps) {
+  const auto k = static_cast<std::size_t>(turn.op);
+  for (const Saved& saved : kernels_[k].saved) {
+    const auto index = static_cast<std::size_t>(saved.index);
+    if (saved.of != Saved::Of::temp || !kernels_[k].temps[index].wrapped_number) continue;
+    emit_.hold(temps[index]);
+    if (turn.phase == Phase::recompute)
+      region_state(turn.region).numbers.push_back(temps[index]);
+    else
+      nodes_[k].number = temps[index];
+  }
+}
+
+/// Early stop: recomputation ends where the last tensor is saved, before the kernel that would use it. What the op
+/// makes before its output (dropout's noise) is made.
 void ProgramLowering::emit_save_only(const Turn& turn) {
   const auto k = static_cast<std::size_t>(turn.op);
+  const ProgramOp& op = op_at(k);
+  const Kernel& kernel = kernels_[k];
   save_inputs(k, false);
+  std::vector<StorageId> temps(kernel.temps.size(), none);
+  bool makes = false;
+  for (const Saved& saved : kernel.saved) makes = makes || saved.of == Saved::Of::temp;
+  if (makes) {
+    emit_.begin_op(new_op(op, turn.phase, Cost{}), op.name);
+    emit_.compute({});
+    for (const Move& move : kernel.forward) {
+      if (move.what == Move::What::run || move.slot.of != Slot::Of::temp) break;
+      move_temp(move, kernel, op, temps);
+    }
+    save_results(turn, temps);
+    for (const StorageId temp : temps)
+      if (temp != none) emit_.release(temp);
+  }
   nodes_[k].recomputed = true;
+}
+
+/// A selective region's cache holds the results that are not to be computed again.
+void ProgramLowering::keep_results(const Turn& turn, const std::vector<StorageId>& temps) {
+  const auto k = static_cast<std::size_t>(turn.op);
+  for (const TensorId t : op_at(k).outputs) {
+    emit_.hold(value(t));
+    mark_activation(value(t));
+    region_state(turn.region).cache[static_cast<std::size_t>(t)] = value(t);
+  }
+  Node& node = nodes_[k];
+  node.saved.assign(kernels_[k].saved.size(), none);
+  for (std::size_t i = 0; i < node.saved.size(); ++i)
+    if (const Saved& saved = kernels_[k].saved[i]; saved.of == Saved::Of::temp)
+      save_one(k, i, temps[static_cast<std::size_t>(saved.index)]);
 }
 
 /// A kept result comes out of the region's cache in place of a kernel.
@@ -52,11 +108,14 @@ void ProgramLowering::emit_take(const Turn& turn) {
     kept = none;
   }
   if (turn.saves) {
+    const std::vector<StorageId> kept_temps = nodes_[k].saved;
     save_inputs(k, false);
-    save_results(k, {});
+    save_results(turn, {});
+    for (std::size_t i = 0; i < kept_temps.size(); ++i)
+      if (kept_temps[i] != none) nodes_[k].saved[i] = kept_temps[i];
     nodes_[k].recomputed = true;
   }
-  if (runtime_.host_scopes) hold_variables(op);
+  if (runtime_.host_scopes) hold_variables(op, turn.phase);
 }
 
 /// Outputs that share an input's storage: views and in-place results.
@@ -107,49 +166,74 @@ std::vector<StorageId> ProgramLowering::touched_by_run(const ProgramOp& op, cons
 /// A caching node leaves its inputs to the recomputation.
 void ProgramLowering::save_inputs(std::size_t k, bool caches) {
   const std::vector<Saved>& list = kernels_[k].saved;
-  Node& node = nodes_[k];
-  node.saved.assign(list.size(), none);
+  nodes_[k].saved.assign(list.size(), none);
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i].of != Saved::Of::input) continue;
     const TensorId t = op_at(k).inputs[static_cast<std::size_t>(list[i].index)];
-    if (!caches || is_static(t)) save_one(node, i, value(t));
+    if (!caches || is_static(t)) save_one(k, i, value(t));
   }
 }
 
-void ProgramLowering::save_results(std::size_t k, const std::vector<StorageId>& temps) {
+void ProgramLowering::save_results(const Turn& turn, const std::vector<StorageId>& temps) {
+  const auto k = static_cast<std::size_t>(turn.op);
+  const bool hidden = hides_numbers(turn);
   const std::vector<Saved>& list = kernels_[k].saved;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const auto index = static_cast<std::size_t>(list[i].index);
-    if (list[i].of == Saved::Of::output) save_one(nodes_[k], i, value(op_at(k).outputs[index]));
-    if (list[i].of == Saved::Of::temp && index < temps.size()) save_one(nodes_[k], i, temps[index]);
+    if (list[i].of == Saved::Of::output) save_one(k, i, value(op_at(k).outputs[index]));
+    const bool seen =
+        list[i].of == Saved::Of::temp && index < temps.size() && !(hidden && kernels_[k].temps[index].wrapped_number);
+    if (seen) save_one(k, i, temps[index]);
   }
 }
 
-void ProgramLowering::save_one(Node& node, std::size_t i, StorageId id) {
+/// The node takes hold; under offload hooks it gets a copy in its place.
+void ProgramLowering::save_one(std::size_t k, std::size_t i, StorageId id) {
   if (id == none) return;
+  Node& node = nodes_[k];
+  const bool is_parameter = step_.storages[id].category == Category::parameter;
+  if (schedule_.offloaded[k] && (checkpointing_.offload_parameters || !is_parameter)) {
+    node.saved[i] = copy_of_saved(k, i, ".offloaded");
+    return;
+  }
   emit_.hold(id);
   mark_activation(id);
   node.saved[i] = id;
 }
 
-void ProgramLowering::hold_variables(const ProgramOp& op) {
+/// A clone of what a node saves, as large as the tensor it sees (not the whole storage of a view).
+StorageId ProgramLowering::copy_of_saved(std::size_t k, std::size_t i, const std::string& suffix) {
+  const Saved& saved = kernels_[k].saved[i];
+  const auto index = static_cast<std::size_t>(saved.index);
+  const ProgramOp& op = op_at(k);
+  if (saved.of == Saved::Of::temp) {
+    const Temp& temp = kernels_[k].temps[index];
+    return emit_.alloc(op.name + "." + temp.name + suffix, temp.bytes, Category::activation, op.layer);
+  }
+  const Tensor& of = tensor(saved.of == Saved::Of::input ? op.inputs[index] : op.outputs[index]);
+  const Bytes bytes{*element_count(of.shape) * bytes_per_element(of.dtype)};
+  return emit_.alloc(of.name + suffix, bytes, Category::activation, op.layer);
+}
+
+void ProgramLowering::hold_variables(const ProgramOp& op, Phase phase) {
+  std::vector<StorageId>& scope = phase == Phase::recompute ? locals_ : variables_;
   for (const TensorId t : op.outputs) {
-    StorageId& variable = variables_[static_cast<std::size_t>(t)];
-    if (variable != none) emit_.release(variable);
+    StorageId& variable = scope[static_cast<std::size_t>(t)];
+    drop(variable);
     variable = value(t);
     emit_.hold(variable);
   }
 }
 
-void ProgramLowering::release_variables(OpIndex k) {
-  for (const TensorId t : op_at(static_cast<std::size_t>(k)).releases) {
+void ProgramLowering::release_variables(const Turn& turn) {
+  std::vector<StorageId>& scope = turn.phase == Phase::recompute ? locals_ : variables_;
+  for (const TensorId t : op_at(static_cast<std::size_t>(turn.op)).releases) {
     const bool held = t == program_.logits && training_.loop.logits_held;
-    if (!held) drop_variable(t);
+    if (!held) drop(scope[static_cast<std::size_t>(t)]);
   }
 }
 
-void ProgramLowering::drop_variable(TensorId t) {
-  StorageId& variable = variables_[static_cast<std::size_t>(t)];
+void ProgramLowering::drop(StorageId& variable) {
   if (variable == none) return;
   emit_.release(variable);
   variable = none;

@@ -16,7 +16,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       hold_boundaries_(plan.hold_boundaries),
       emit_(step_),
       gradients_(emit_, runtime_),
-      optimizer_(training.optimizer, training.dtypes) {
+      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {
   step_.warnings = plan.warnings;
 }
 
@@ -35,11 +35,6 @@ Step ProgramLowering::lower() {
   return std::move(step_);
 }
 
-bool ProgramLowering::is_static(TensorId t) const {
-  const Category category = tensor(t).category;
-  return category == Category::parameter || category == Category::input;
-}
-
 std::vector<Kernel> ProgramLowering::all_kernels() const {
   std::vector<Kernel> kernels;
   kernels.reserve(program_.ops.size());
@@ -51,9 +46,15 @@ void ProgramLowering::emit_static() {
   for (const Layer& layer : program_.layers) step_.layers.push_back(layer.name);
   values_.assign(program_.tensors.size(), none);
   variables_.assign(program_.tensors.size(), none);
+  locals_.assign(program_.tensors.size(), none);
   buffers_.assign(program_.tensors.size(), no_gradient);
   leaf_storages_.assign(program_.storages.size(), none);
+  is_leaf_.assign(program_.tensors.size(), false);
+  for (const TensorId t : program_.parameters) is_leaf_[static_cast<std::size_t>(t)] = true;
+  for (const TensorId t : program_.inputs) is_leaf_[static_cast<std::size_t>(t)] = true;
+  leaf_buffers_.assign(program_.storages.size(), no_gradient);
   nodes_.resize(program_.ops.size());
+  find_active_ops();
   region_states_.resize(schedule_.regions.size());
   std::vector<StorageId> by_storage(program_.storages.size(), none);
   const auto emit_leaf = [&](TensorId t) {
@@ -148,7 +149,7 @@ void ProgramLowering::let_go(std::size_t turn_index) {
       emit_.release(value(t));
     value(t) = none;
   }
-  if (turn.what != Turn::What::backward) release_variables(turn.op);
+  if (turn.what == Turn::What::run || turn.what == Turn::What::take) release_variables(turn);
 }
 
 /// The loss's gradient and the graph go when backward returns and the loss is dropped.
@@ -156,7 +157,7 @@ void ProgramLowering::end_backward() {
   if (seed_ != no_gradient) gradients_.release(seed_);
   seed_ = no_gradient;
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
-  for (std::size_t t = 0; t < variables_.size(); ++t) drop_variable(static_cast<TensorId>(t));
+  for (StorageId& variable : variables_) drop(variable);
   for (const StorageId id : held_boundaries_) emit_.release(id);
   held_boundaries_.clear();
   for (std::size_t t = 0; t < values_.size(); ++t)

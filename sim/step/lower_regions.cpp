@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "program_lowering.hpp"
 #include "tidemark/base/errors.hpp"
@@ -61,6 +62,14 @@ void ProgramLowering::begin_recompute(std::int32_t r) {
       state.incoming.push_back(id);
     }
   state.leaf_gradients.assign(region(r).inputs.size(), no_gradient);
+  state.leaf_edges.assign(region(r).inputs.size(), 0);
+  for (const OpIndex op : region(r).ops)
+    for (const GradientRule& rule : kernels_[static_cast<std::size_t>(op)].gradients)
+      for (std::size_t i = 0; i < region(r).inputs.size(); ++i) {
+        const TensorId t = op_at(static_cast<std::size_t>(op)).inputs[static_cast<std::size_t>(rule.input)];
+        if (active_[static_cast<std::size_t>(op)] && t == region(r).inputs[i]) ++state.leaf_edges[i];
+      }
+  outer_edges_ = std::exchange(leaf_edges_, leaf_edges(r));
 }
 
 /// The locals of the recomputed function go; a reentrant one keeps its outputs for the inner backward.
@@ -68,16 +77,35 @@ void ProgramLowering::end_recompute(std::int32_t r) {
   RegionState& state = region_state(r);
   if (reentrant())
     for (const TensorId t : region(r).outputs) {
-      const StorageId id =
-          variables_[static_cast<std::size_t>(t)] != none ? variables_[static_cast<std::size_t>(t)] : value(t);
+      const StorageId local = locals_[static_cast<std::size_t>(t)];
+      const StorageId id = local != none ? local : value(t);
       if (id == none) continue;
       emit_.hold(id);
       state.outputs.push_back(id);
     }
-  for (std::size_t k = 0; k < program_.ops.size(); ++k)
-    for (const TensorId t : op_at(k).outputs) drop_variable(t);
-  if (state.rng_now != none) emit_.release(state.rng_now);
-  state.rng_now = none;
+  const auto drop_rng = [&] {
+    if (state.rng_now != none) emit_.release(std::exchange(state.rng_now, none));
+  };
+  const auto drop_numbers = [&] {
+    for (; !state.numbers.empty(); state.numbers.pop_back()) emit_.release(state.numbers.back());
+  };
+  const std::vector<OpIndex>& ops = region(r).ops;
+  const auto drop_locals = [&](OpIndex k) {
+    for (const TensorId t : op_at(static_cast<std::size_t>(k)).outputs) drop(locals_[static_cast<std::size_t>(t)]);
+  };
+  if (region(r).stops_early) {  // an exception unwinds: the generator's guard, then the frames from the inside
+    drop_rng();
+    std::for_each(ops.rbegin(), ops.rend(), drop_locals);
+    drop_numbers();
+  } else if (runtime_.unpacks_to_locals && !reentrant()) {  // the result is not even named: its graph, then itself
+    drop_numbers();
+    std::ranges::for_each(ops, drop_locals);
+    drop_rng();
+  } else {
+    drop_rng();
+    std::ranges::for_each(ops, drop_locals);
+    drop_numbers();
+  }
 }
 
 /// CheckpointFunction.backward returns: its output, the gradient it was called with, then the inputs it saved.
@@ -90,6 +118,7 @@ void ProgramLowering::end_reentrant_backward(std::int32_t r) {
   state.incoming.clear();
   state.inputs.clear();
   open_region_ = -1;
+  leaf_edges_ = std::move(outer_edges_);
   std::vector<GradientId> late;
   for (std::size_t i = 0; i < region(r).inputs.size(); ++i)
     deliver(region(r).inputs[i], state.leaf_gradients[i], -1, late);

@@ -54,6 +54,22 @@ void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerPara
   }
 }
 
+OptimizerHabits optimizer_habits(const std::string& kernels) {
+  if (kernels == "cpu-1.13")
+    return {.device_scalars = true, .profiling_handle = true, .adam_decays = 2, .foreach_sum_is_new = true};
+  if (kernels == "cpu-2.6") return {.device_scalars = true};
+  return {};
+}
+
+/// A number of the host program in arithmetic with a tensor.
+void OptimizerState::emit_scalar(Emitter& emit) {
+  if (!habits_.device_scalars) return;
+  const StorageId number = emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1);
+  const StorageId cast = emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1);
+  emit.release(cast);
+  emit.release(number);
+}
+
 void OptimizerState::emit_birth(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step) {
   const int moments = moments_of(optimizer_.kind);
   if (moments == 0) return;
@@ -61,6 +77,11 @@ void OptimizerState::emit_birth(Emitter& emit, const std::vector<OptimizerParame
   std::vector<StorageId> born;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].gradient == no_id || !states_[i].moments.empty()) continue;
+    if (is_adam() && habits_.device_scalars) {
+      const StorageId count =
+          emit.alloc(parameters[i].name + ".step", Bytes{4}, Category::optimizer_state, parameters[i].layer);
+      emit.step().storages[count].outlives_step = true;
+    }
     for (int m = 0; m < moments; ++m) {
       const StorageId id =
           emit.alloc(parameters[i].name + std::string(moment_name(optimizer_.kind, m)),
@@ -87,18 +108,33 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
   std::vector<StorageId> touched = {p.storage, p.gradient};
   if (state.master != no_id) touched.push_back(state.master);
   touched.insert(touched.end(), state.moments.begin(), state.moments.end());
-  const bool temporaries = !optimizer_.fused && moments_of(optimizer_.kind) == 2;
-  if (!temporaries) {
+  if (!is_adam() || optimizer_.fused) {
+    // momentum_buffer.mul_(momentum) does not run in the step that made the buffer
+    if (optimizer_.kind == OptimizerKind::momentum && !born_now_) emit_scalar(emit);
+    if (optimizer_.fused) emit_scalar(emit);
     emit.compute(touched);
     return;
   }
+  emit_scalar(emit);                                               // step += 1
+  if (optimizer_.kind == OptimizerKind::adamw) emit_scalar(emit);  // weight decay
+  for (int i = 0; i < habits_.adam_decays; ++i) emit_scalar(emit);
   const StorageId root = emit.alloc(p.name + ".sqrt", sized(p.elements, dtypes_.moments), Category::temporary, p.layer);
+  StorageId number = no_id, cast = no_id;
+  if (habits_.device_scalars) {
+    number = emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1);
+    cast = emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1);
+  }
   const StorageId quotient =
       emit.alloc(p.name + ".denominator", sized(p.elements, dtypes_.moments), Category::temporary, p.layer);
   touched.push_back(root);
   touched.push_back(quotient);
   emit.compute(touched);
+  if (habits_.device_scalars) {
+    emit.release(cast);
+    emit.release(number);
+  }
   emit.release(root);
+  emit_scalar(emit);  // + epsilon
   if (previous != no_id) emit.release(previous);
   previous = quotient;
 }
@@ -123,18 +159,61 @@ void OptimizerState::emit_group(Emitter& emit, const std::vector<const Optimizer
     touched.insert(touched.end(), states[i]->moments.begin(), states[i]->moments.end());
   }
   emit.begin_op(op, "optimizer." + std::string(to_string(group.front()->dtype)));
-  if (temporaries)
-    for (const OptimizerParameter* p : group)
-      roots.push_back(
-          emit.alloc(p->name + ".sqrt", sized(p->elements, dtypes_.moments), Category::temporary, p->layer));
+  const auto scalars = [&](int passes) {
+    for (int pass = 0; pass < passes; ++pass)
+      for (std::size_t i = 0; i < group.size(); ++i) emit_scalar(emit);
+  };
+  const auto list = [&](std::string_view name, bool adds_number) {
+    std::vector<StorageId> made;
+    for (const OptimizerParameter* p : group) {
+      const bool wraps = adds_number && habits_.device_scalars;
+      const StorageId number = wraps ? emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1) : no_id;
+      const StorageId cast = wraps ? emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1) : no_id;
+      made.push_back(
+          emit.alloc(p->name + std::string(name), sized(p->elements, dtypes_.moments), Category::temporary, p->layer));
+      if (!wraps) continue;
+      emit.release(cast);
+      emit.release(number);
+    }
+    return made;
+  };
+  if (temporaries) {
+    if (habits_.foreach_sum_is_new) {
+      scalars(1);  // steps += 1
+    } else if (habits_.device_scalars) {
+      emit.release(emit.alloc("optimizer.one", Bytes{4}, Category::temporary, -1));
+    }
+    if (optimizer_.kind == OptimizerKind::adamw) scalars(1);  // weight decay
+    scalars(habits_.adam_decays);
+    roots = list(".sqrt", false);
+    scalars(habits_.foreach_sum_is_new ? 1 : 2);  // / bias correction, and + epsilon where that is in place
+    if (habits_.foreach_sum_is_new) {
+      const std::vector<StorageId> denominators = list(".denominator", true);
+      roots.insert(roots.end(), denominators.begin(), denominators.end());
+    }
+  }
   touched.insert(touched.end(), roots.begin(), roots.end());
   emit.compute(touched);
-  for (const StorageId id : previous) emit.release(id);
+  release_list(emit, previous);
   previous = roots;
+}
+
+/// A Python list lets its elements go from the last one on.
+void OptimizerState::release_list(Emitter& emit, std::vector<StorageId>& list) {
+  for (; !list.empty(); list.pop_back()) emit.release(list.back());
 }
 
 void OptimizerState::emit_step(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step) {
   if (optimizer_.kind == OptimizerKind::none) return;
+  if (habits_.profiling_handle) {
+    emit.begin_op(optimizer_op(-1, step, dtypes_.moments), "optimizer.profile");
+    const StorageId handle = emit.alloc("optimizer.handle", Bytes{4}, Category::temporary, -1);
+    const StorageId record = emit.alloc("optimizer.record", Bytes{288}, Category::temporary, -1);
+    emit.compute({});
+    emit.release(record);
+    emit.release(handle);
+  }
+  born_now_ = states_.empty() || states_.front().moments.empty();
   emit_birth(emit, parameters, step);
   if (!optimizer_.multi_tensor) {
     StorageId previous = no_id;
@@ -151,7 +230,7 @@ void OptimizerState::emit_step(Emitter& emit, const std::vector<OptimizerParamet
   }
   std::vector<StorageId> previous;
   for (const auto& [dtype, group] : groups) emit_group(emit, group.first, group.second, previous, step);
-  for (const StorageId id : previous) emit.release(id);
+  release_list(emit, previous);
 }
 
 }  // namespace tidemark

@@ -4,6 +4,7 @@
 /// that saved it, the checkpointed region whose input it is. Internal to the lowering of Programs.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tidemark/step/emitter.hpp"
@@ -28,6 +29,7 @@ class ProgramLowering {
   /// recomputation or a cached op's look-up fills it in.
   struct Node {
     std::vector<StorageId> saved;
+    StorageId number = none;  // a wrapped number that hooks did not see
     bool recomputed = false;  // filled by a recomputation through saved-tensor hooks
   };
 
@@ -36,10 +38,12 @@ class ProgramLowering {
     StorageId rng = none;      // generator state as forward found it
     StorageId rng_now = none;  // as the recomputation found it
     std::vector<StorageId> inputs;
+    std::vector<StorageId> numbers;          // wrapped numbers of the graph that a recomputation throws away
     std::vector<StorageId> cache;            // by op's first output: kept results of a selective region
     std::vector<StorageId> outputs;          // reentrant: the recomputed outputs
     std::vector<GradientId> incoming;        // reentrant: the gradients the region was called with
     std::vector<GradientId> leaf_gradients;  // reentrant: of the detached inputs
+    std::vector<std::int32_t> leaf_edges;    // reentrant: gradients each of them still waits for
     std::int32_t saved_left = 0;
   };
 
@@ -60,22 +64,30 @@ class ProgramLowering {
   // ---- forward and recompute (lower_forward.cpp)
   void emit_run(const Turn& turn);
   void emit_save_only(const Turn& turn);
+  void keep_results(const Turn& turn, const std::vector<StorageId>& temps);
   void emit_take(const Turn& turn);
   void bind_aliases(const ProgramOp& op);
   void make_output(std::size_t k, std::size_t index);
+  void save_number(const Turn& turn, const std::vector<StorageId>& temps);
+  bool hides_numbers(const Turn& turn) const {
+    return turn.region >= 0 && checkpointing_.kind == Checkpointing::Kind::nonreentrant && runtime_.unpacks_to_locals;
+  }
   void move_temp(const Move& move, const Kernel& kernel, const ProgramOp& op, std::vector<StorageId>& temps);
   std::vector<StorageId> touched_by_run(const ProgramOp& op, const std::vector<StorageId>& temps, Phase phase);
   void save_inputs(std::size_t k, bool caches);
-  void save_results(std::size_t k, const std::vector<StorageId>& temps);
-  void save_one(Node& node, std::size_t i, StorageId id);
-  void hold_variables(const ProgramOp& op);
-  void release_variables(OpIndex k);
-  void drop_variable(TensorId t);
+  void save_results(const Turn& turn, const std::vector<StorageId>& temps);
+  void save_one(std::size_t k, std::size_t i, StorageId id);
+  StorageId copy_of_saved(std::size_t k, std::size_t i, const std::string& suffix);
+  std::vector<StorageId> unpack_offloaded(std::size_t k);
+  void hold_variables(const ProgramOp& op, Phase phase);
+  void release_variables(const Turn& turn);
+  void drop(StorageId& variable);
 
   // ---- backward (lower_backward.cpp)
   void start_backward();
   void emit_backward(const Turn& turn);
   std::vector<GradientId> take_incoming(const ProgramOp& op);
+  bool is_matrix(GradientId id) const;
   void release_incoming(const std::vector<GradientId>& incoming);
   void load_cached_inputs(std::size_t k);
   StorageId make_gradient(const ProgramOp& op, const GradientRule& rule);
@@ -85,13 +97,19 @@ class ProgramLowering {
   std::vector<GradientId> hand_over(std::size_t k, const std::vector<GradientId>& incoming,
                                     const std::vector<StorageId>& fresh);
   GradientId pass_through(const ProgramOp& op, const GradientRule& rule, GradientId incoming);
+  void release_locals(std::size_t k, std::int32_t region);
   void release_saved(std::size_t k, std::int32_t region);
   void deliver(TensorId t, GradientId gradient, std::int32_t region, std::vector<GradientId>& late);
+  void deliver_detached(std::size_t input, GradientId gradient, std::vector<GradientId>& late);
   void deliver_leaf(TensorId t, GradientId gradient, std::vector<GradientId>& late);
+  void accumulate_ready_leaves();
   bool written_in_place(TensorId t) const;
 
   // ---- checkpointed regions (lower_regions.cpp)
-  bool carried_out() const { return checkpointing_.kind != Checkpointing::Kind::direct; }
+  bool carried_out() const {
+    return checkpointing_.kind == Checkpointing::Kind::reentrant ||
+           checkpointing_.kind == Checkpointing::Kind::nonreentrant;
+  }
   bool reentrant() const { return checkpointing_.kind == Checkpointing::Kind::reentrant; }
   void enter_region(const Turn& turn, const Turn* previous);
   void leave_region(const Turn& turn, const Turn* next);
@@ -99,6 +117,8 @@ class ProgramLowering {
   void begin_recompute(std::int32_t r);
   void end_recompute(std::int32_t r);
   void end_reentrant_backward(std::int32_t r);
+  void find_active_ops();
+  std::vector<std::int32_t> leaf_edges(std::int32_t region) const;
   void count_released(std::int32_t region, std::size_t saved);
   void release_frame(std::int32_t r);
 
@@ -106,7 +126,8 @@ class ProgramLowering {
   const Tensor& tensor(TensorId t) const { return program_.tensors[static_cast<std::size_t>(t)]; }
   const ProgramOp& op_at(std::size_t k) const { return program_.ops[k]; }
   StorageId& value(TensorId t) { return values_[static_cast<std::size_t>(t)]; }
-  bool is_static(TensorId t) const;
+  /// A parameter or batch input itself; a view of one is not.
+  bool is_static(TensorId t) const { return is_leaf_[static_cast<std::size_t>(t)]; }
   StorageId& leaf_storage(TensorId t) { return leaf_storages_[static_cast<std::size_t>(tensor(t).storage)]; }
   void mark_activation(StorageId id);
   StepOp new_op(const ProgramOp& op, Phase phase, const Cost& cost) const;
@@ -128,8 +149,15 @@ class ProgramLowering {
 
   std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
   std::vector<StorageId> variables_;       // by tensor: what its host variable holds
+  std::vector<StorageId> locals_;          // the same in the function that is recomputed
   std::vector<GradientId> buffers_;        // by tensor: the input buffer of the node that made it
   std::vector<StorageId> leaf_storages_;   // by program storage: .grad or the main gradient
+  std::vector<GradientId> leaf_buffers_;   // by program storage: what AccumulateGrad's input buffer holds
+  std::vector<std::int32_t> leaf_edges_;   // by program storage: gradients it still waits for
+  std::vector<std::int32_t> outer_edges_;  // the outer graph's, while a reentrant region runs backward
+  std::vector<TensorId> ready_leaves_;     // all gradients have come; they run before any other node
+  std::vector<bool> is_leaf_;              // by tensor
+  std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
   std::vector<StorageId> held_boundaries_;
   std::vector<OptimizerParameter> optimizer_parameters_;

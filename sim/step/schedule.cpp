@@ -48,10 +48,13 @@ class Expansion {
   Expansion(const Program& program, const Plan& plan)
       : program_(program),
         takes_(plan.checkpointing.kind != Checkpointing::Kind::direct),
+        offloads_(plan.checkpointing.kind == Checkpointing::Kind::offload),
         ranges_(ops_by_layer(program)),
         dropped_(program.ops.size(), false),
         region_(program.ops.size(), -1) {
+    result.offloaded.assign(program.ops.size(), false);
     for (const PlanStep& step : plan.steps) expand(step);
+    for (Turn& turn : result.turns) turn.region = region_[static_cast<std::size_t>(turn.op)];
     decide_saves();
   }
 
@@ -71,8 +74,8 @@ class Expansion {
       case Action::forward:
       case Action::loss:
         for (const OpIndex k : ops) {
-          region_[static_cast<std::size_t>(k)] = step.region;
           push(Turn::What::run, k, loss ? Phase::loss : Phase::forward);
+          if (offloads_ && step.region >= 0) result.offloaded[static_cast<std::size_t>(k)] = true;
           if (step.keep != Keep::all) drop(k);
         }
         break;
@@ -94,16 +97,14 @@ class Expansion {
   void recompute(const PlanStep& step, const OpRange& range, const std::vector<OpIndex>& ops) {
     for (OpIndex k = range.begin; k < range.end; ++k) {
       const bool runs = std::ranges::binary_search(ops, k);
-      if (runs)
-        push(Turn::What::run, k, Phase::recompute);
-      else if (takes_ && dropped_[static_cast<std::size_t>(k)] && step.keep == Keep::all)
-        push(Turn::What::take, k, Phase::recompute);
+      const bool takes = !runs && takes_ && dropped_[static_cast<std::size_t>(k)] && step.keep == Keep::all;
+      if (!runs && !takes) continue;
+      region_[static_cast<std::size_t>(k)] = step.region;
+      push(runs ? Turn::What::run : Turn::What::take, k, Phase::recompute);
     }
   }
 
-  void push(Turn::What what, OpIndex k, Phase phase) {
-    result.turns.push_back({what, k, phase, false, region_[static_cast<std::size_t>(k)]});
-  }
+  void push(Turn::What what, OpIndex k, Phase phase) { result.turns.push_back({what, k, phase, false, -1}); }
   void drop(OpIndex k) { dropped_[static_cast<std::size_t>(k)] = true; }
 
   /// The first run saves unless dropped; of a dropped op's further runs the last one before its backward does.
@@ -134,41 +135,52 @@ class Expansion {
 
   const Program& program_;
   bool takes_ = false;
+  bool offloads_ = false;
   std::vector<OpRange> ranges_;
   std::vector<bool> dropped_;
-  std::vector<std::int32_t> region_;
+  std::vector<std::int32_t> region_;  // by op: the region that recomputes it
 };
 
 bool is_recompute(const Turn& turn) { return turn.what != Turn::What::backward && turn.phase == Phase::recompute; }
 
+/// Something saved exists only once outputs do: a kernel's result, or a statistic it makes beside them.
 bool saves_results(const Kernel& kernel) {
-  return std::ranges::any_of(kernel.saved, [](const Saved& saved) { return saved.of != Saved::Of::input; });
+  const auto output = std::ranges::find(kernel.forward, Move{Move::What::alloc, Slot{Slot::Of::output, 0}});
+  return std::ranges::any_of(kernel.saved, [&](const Saved& saved) {
+    if (saved.of == Saved::Of::input) return false;
+    const Move made{Move::What::alloc, Slot{Slot::Of::temp, saved.index}};
+    return saved.of == Saved::Of::output || std::find(output, kernel.forward.end(), made) != kernel.forward.end();
+  });
 }
 
-/// torch.utils.checkpoint without re-entrance: recomputation starts when the first saved tensor of the region is
-/// asked for, and (2.x) ends at the last one that is saved: before that kernel runs if it saves inputs alone.
-void place_at_first_unpack(Schedule& schedule, const std::vector<Kernel>& kernels, bool stops_early) {
+/// Nonreentrant recomputation (2.x) ends at the last tensor that is saved: before that kernel runs if it saves inputs
+/// alone.
+void stop_early(std::vector<Turn>& block, const std::vector<Kernel>& kernels) {
+  while (!block.empty() && kernels[static_cast<std::size_t>(block.back().op)].saved.empty()) block.pop_back();
+  if (block.empty()) return;
+  if (!saves_results(kernels[static_cast<std::size_t>(block.back().op)])) block.back().what = Turn::What::save;
+}
+
+/// Where torch.utils.checkpoint recomputes, wherever the plan has it: reentrant before the region's first backward,
+/// nonreentrant when the first saved tensor of the region is asked for.
+void place_regions(Schedule& schedule, const std::vector<Kernel>& kernels, bool reentrant, bool stops_early) {
   std::vector<Turn> out;
   const std::vector<Turn>& in = schedule.turns;
-  for (std::size_t i = 0; i < in.size(); ++i) {
+  const auto starts = [&](const Turn& turn, std::int32_t region) {
+    return turn.what == Turn::What::backward && turn.region == region &&
+           (reentrant || !kernels[static_cast<std::size_t>(turn.op)].saved.empty());
+  };
+  for (std::size_t i = 0; i < in.size();) {
     if (!is_recompute(in[i])) {
-      out.push_back(in[i]);
+      out.push_back(in[i++]);
       continue;
     }
-    std::size_t end = i;
-    while (end < in.size() && is_recompute(in[end]) && in[end].region == in[i].region) ++end;
-    std::vector<Turn> block(in.begin() + static_cast<std::ptrdiff_t>(i), in.begin() + static_cast<std::ptrdiff_t>(end));
-    while (stops_early && !block.empty() && kernels[static_cast<std::size_t>(block.back().op)].saved.empty())
-      block.pop_back();
-    if (stops_early && !block.empty() && block.back().what == Turn::What::run &&
-        !saves_results(kernels[static_cast<std::size_t>(block.back().op)]))
-      block.back().what = Turn::What::save;
-    std::size_t at = end;
-    while (at < in.size() && in[at].region == in[i].region &&
-           kernels[static_cast<std::size_t>(in[at].op)].saved.empty())
-      out.push_back(in[at++]);
+    const std::int32_t region = in[i].region;
+    std::vector<Turn> block;
+    while (i < in.size() && is_recompute(in[i]) && in[i].region == region) block.push_back(in[i++]);
+    if (stops_early) stop_early(block, kernels);
+    while (i < in.size() && !is_recompute(in[i]) && !starts(in[i], region)) out.push_back(in[i++]);
     out.insert(out.end(), block.begin(), block.end());
-    i = at - 1;
   }
   schedule.turns = std::move(out);
 }
@@ -211,6 +223,7 @@ void find_regions(Schedule& out, const Program& program, const std::vector<Kerne
     const ProgramOp& op = program.ops[static_cast<std::size_t>(turn.op)];
     if (turn.region >= static_cast<std::int32_t>(out.regions.size()))
       out.regions.resize(static_cast<std::size_t>(turn.region) + 1);
+    if (turn.region >= 0) out.regions[static_cast<std::size_t>(turn.region)].ops.push_back(turn.op);
     for (const TensorId t : op.inputs) {
       const Category category = program.tensors[static_cast<std::size_t>(t)].category;
       if (category == Category::parameter || category == Category::input) continue;
@@ -223,6 +236,8 @@ void find_regions(Schedule& out, const Program& program, const std::vector<Kerne
     if (turn.region >= 0)
       out.regions[static_cast<std::size_t>(turn.region)].saved_tensors +=
           static_cast<std::int32_t>(kernels[static_cast<std::size_t>(turn.op)].saved.size());
+    if (turn.region >= 0 && out.taken[static_cast<std::size_t>(turn.op)])
+      out.regions[static_cast<std::size_t>(turn.region)].selective = true;
   }
 }
 
@@ -230,9 +245,17 @@ void find_regions(Schedule& out, const Program& program, const std::vector<Kerne
 
 Schedule schedule(const Program& program, const Plan& plan, const std::vector<Kernel>& kernels, bool stops_early) {
   Schedule out = Expansion(program, plan).result;
-  if (plan.checkpointing.kind == Checkpointing::Kind::nonreentrant)
-    place_at_first_unpack(out, kernels, stops_early && plan.checkpointing.early_stop);
+  out.taken.assign(program.ops.size(), false);
+  for (const Turn& turn : out.turns)
+    if (turn.what == Turn::What::take) out.taken[static_cast<std::size_t>(turn.op)] = true;
+  const bool reentrant = plan.checkpointing.kind == Checkpointing::Kind::reentrant;
+  const bool early = !reentrant && stops_early && plan.checkpointing.early_stop;
+  if (plan.checkpointing.kind != Checkpointing::Kind::direct) place_regions(out, kernels, reentrant, early);
   find_regions(out, program, kernels);
+  for (const Turn& turn : out.turns)
+    if (is_recompute(turn) && turn.region >= 0)
+      out.regions[static_cast<std::size_t>(turn.region)].last_recomputed = turn.op;
+  for (Region& region : out.regions) region.stops_early = early && region.saved_tensors > 0;
   find_last_reads(out, program, kernels);
   return out;
 }

@@ -40,10 +40,12 @@ struct PlanStep {
 };
 
 /// How a framework carries a region out (torch.utils.checkpoint's arguments). `direct`: exactly as the plan stands.
+/// `offload`: nothing is recomputed; saved-tensor hooks put copies in the place of what a region's nodes save.
 struct Checkpointing {
-  enum class Kind : std::uint8_t { direct, reentrant, nonreentrant } kind = Kind::direct;
-  bool early_stop = true;    // nonreentrant of PyTorch 2: recomputation ends at the last tensor that is needed
-  bool preserve_rng = true;  // a copy of the generator's state a region, and one while it is recomputed
+  enum class Kind : std::uint8_t { direct, reentrant, nonreentrant, offload } kind = Kind::direct;
+  bool early_stop = true;           // nonreentrant of PyTorch 2: recomputation ends at the last tensor that is needed
+  bool preserve_rng = true;         // a copy of the generator's state a region, and one while it is recomputed
+  bool offload_parameters = false;  // offload: parameters that nodes save are copied too
   friend bool operator==(const Checkpointing&, const Checkpointing&) = default;
 };
 

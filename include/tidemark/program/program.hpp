@@ -168,6 +168,7 @@ struct Program {
   std::vector<TensorId> parameters;  // in the order the optimizer visits them
   std::vector<TensorId> inputs;      // batch inputs, targets, masks: live at the start
   TensorId loss = -1;                // backward starts here
+  TensorId loss_gradient = -1;       // an input given as its gradient (out.backward(g)); -1: ones
   TensorId logits = -1;              // held through backward when the loop says so; -1 without
   Flops model_flops;                 // textbook forward + backward without recompute (MFU)
   friend bool operator==(const Program&, const Program&) = default;
@@ -200,7 +201,8 @@ class ProgramBuilder {
   std::vector<TensorId> split(std::string name, TensorId input, const std::vector<Part>& parts);
   const Tensor& tensor(TensorId id) const { return program_.tensors[static_cast<std::size_t>(id)]; }
   Program& program() { return program_; }
-  /// Host variables hold a tensor past its last use until the op `last` has run (a function's local, an argument).
+  /// A host variable (a local, an argument) holds the tensor past its last reader, until the op added last has run.
+  /// At one op, expression temporaries go first, then names in the order of these calls.
   void hold_until_now(TensorId id);
   /// Fills `releases`: each tensor's variable lets go after its last reader, or where `hold_until_now` said.
   Program finish(TensorId loss);
@@ -212,7 +214,12 @@ class ProgramBuilder {
   void push_op(OpKind kind, std::string name, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
                Attributes attributes);
   Program program_;
-  std::vector<OpIndex> held_until_;  // by tensor; -1 is "its last reader"
+  /// A name that outlives its tensor's last reader, in the order the names were let go.
+  struct Held {
+    TensorId tensor = -1;
+    OpIndex until = -1;
+  };
+  std::vector<Held> held_;
 };
 
 }  // namespace tidemark

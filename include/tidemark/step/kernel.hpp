@@ -41,6 +41,8 @@ struct Temp {
   std::string name;  // "logsumexp"
   Bytes bytes;
   Category category = Category::temporary;
+  /// A Python number as a tensor (E11): saved-tensor hooks of PyTorch 2 never see it.
+  bool wrapped_number = false;
   friend bool operator==(const Temp&, const Temp&) = default;
 };
 
@@ -48,11 +50,12 @@ struct Temp {
 struct GradientRule {
   /// How the strides of what is handed on come about; they decide later copies (E10).
   enum class Layout : std::uint8_t {
-    contiguous,  // fresh, row-major
-    like_input,  // fresh, in the input's order of dimensions (pointwise ops, products with a transposed operand)
-    reshape,     // passes through: a view when the dimensions merge, else one copy
-    transpose,   // passes through: a view with two dimensions exchanged (Attributes::dims)
-    expand,      // passes through: stride 0 in every dimension (sum)
+    contiguous,   // fresh, row-major
+    like_input,   // fresh, in the input's order of dimensions (pointwise ops, products with a transposed operand)
+    reshape,      // passes through: a view when the dimensions merge, else one copy
+    transpose,    // passes through: a view with two dimensions exchanged (Attributes::dims)
+    token_major,  // fresh, [batch, heads, rows, d] stored as [batch, rows, heads, d]
+    expand,       // passes through: stride 0 in every dimension (sum)
   };
   std::int32_t input = 0;
   /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).
@@ -79,6 +82,9 @@ struct Kernel {
   std::vector<Saved> saved;             // in the order the node releases them
   std::vector<GradientRule> gradients;  // in the order they are handed on; only inputs that need one
   std::vector<Move> backward;           // allocs of gradients and temps, run, frees of temps
+  /// Each product of backward copies an incoming gradient that BLAS cannot address (stride 0), once its result is
+  /// allocated (E10).
+  bool copies_odd_gradient = false;
   Cost forward_cost, backward_cost;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

@@ -19,10 +19,21 @@ struct OptimizerParameter {
   StorageId gradient = no_id;  // no_id: no gradient, so it is skipped
 };
 
+/// What PyTorch's optimizers do besides, where tensors live on the CPU (measured on 1.13.1 and 2.6.0).
+struct OptimizerHabits {
+  bool device_scalars = false;      // numbers become 8-byte tensors with a 4-byte cast; Adam's step is a 4-byte tensor
+  bool profiling_handle = false;    // 1.13: 4 and 288 bytes come and go in every step
+  int adam_decays = 1;              // moments decayed by a scalar product: both in 1.13; 2.x interpolates the first
+  bool foreach_sum_is_new = false;  // 1.13's multi-tensor Adam adds epsilon into a second list
+  friend bool operator==(const OptimizerHabits&, const OptimizerHabits&) = default;
+};
+OptimizerHabits optimizer_habits(const std::string& kernels);
+
 /// Momentum, Adam and AdamW keep state from their first step on; it lives to the end.
 class OptimizerState {
  public:
-  OptimizerState(const Optimizer& optimizer, const DTypes& dtypes) : optimizer_(optimizer), dtypes_(dtypes) {}
+  OptimizerState(const Optimizer& optimizer, const DTypes& dtypes, const OptimizerHabits& habits)
+      : optimizer_(optimizer), dtypes_(dtypes), habits_(habits) {}
 
   /// A master copy of the parameters exists before step 0.
   void emit_initial(Emitter& emit, const std::vector<OptimizerParameter>& parameters);
@@ -39,9 +50,14 @@ class OptimizerState {
                    int step);
   void emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
                   const std::vector<const State*>& states, std::vector<StorageId>& previous, int step);
+  void emit_scalar(Emitter& emit);
+  static void release_list(Emitter& emit, std::vector<StorageId>& list);
+  bool is_adam() const { return optimizer_.kind == OptimizerKind::adam || optimizer_.kind == OptimizerKind::adamw; }
   Optimizer optimizer_;
   DTypes dtypes_;
+  OptimizerHabits habits_;
   std::vector<State> states_;  // by parameter
+  bool born_now_ = false;      // this step made the state
 };
 
 }  // namespace tidemark

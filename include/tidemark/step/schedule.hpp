@@ -29,9 +29,13 @@ struct Turn {
 
 /// A checkpointed region as the framework sees it.
 struct Region {
+  std::vector<OpIndex> ops;        // in forward order
   std::vector<TensorId> inputs;    // made outside, read inside; parameters and batch inputs aside
   std::vector<TensorId> outputs;   // made inside, read outside
   std::int32_t saved_tensors = 0;  // of all its nodes
+  bool stops_early = false;        // its recomputation ends by an exception at the last tensor to save
+  OpIndex last_recomputed = -1;    // the op at which recomputation ends
+  bool selective = false;          // some results are kept: its ops run under a dispatch mode
   friend bool operator==(const Region&, const Region&) = default;
 };
 
@@ -42,6 +46,10 @@ struct Schedule {
   /// By op: dropped by forward and never run again, nor taken. Its node keeps outputs and temporaries; the inputs it
   /// saved are looked up when its backward runs (a selective set recomputed just in time).
   std::vector<bool> cached;
+  /// By op: a carried-out region keeps its results instead of running it again.
+  std::vector<bool> taken;
+  /// By op: saved-tensor hooks copy what its node saves.
+  std::vector<bool> offloaded;
   std::vector<Region> regions;
 };
 

@@ -55,6 +55,12 @@ std::int32_t Draft::temp(std::string name, std::int64_t size, Category category)
   return number;
 }
 
+std::int32_t Draft::wrapped_number() {
+  const std::int32_t number = temp("number", 8, Category::autograd_detail);
+  kernel_.temps.back().wrapped_number = true;
+  return number;
+}
+
 Draft& Draft::free_temp(std::int32_t number) {
   script().push_back({Move::What::free, {Slot::Of::temp, number}});
   return *this;
@@ -174,6 +180,10 @@ Kernel Draft::finish() {
     kernel_.backward.clear();
     kernel_.backward_cost = {};
   }
+  // Gradients are handed on in the order of PyTorch's edges: addmm's bias stands before its factors.
+  const bool bias_first = op_.op.kind == OpKind::linear;
+  std::ranges::stable_sort(kernel_.gradients, {},
+                           [&](const GradientRule& rule) { return bias_first && rule.input == 2 ? -1 : rule.input; });
   count_moved(op_, kernel_);
   return std::move(kernel_);
 }

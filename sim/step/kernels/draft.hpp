@@ -25,6 +25,8 @@ class Draft {
   /// A buffer allocated here. Freed by `free_temp`, or saved; its number is the return value.
   std::int32_t temp(std::string name, std::int64_t bytes, Category category = Category::temporary);
   Draft& free_temp(std::int32_t number);
+  /// The Python number of an arithmetic op as a tensor of eight bytes.
+  std::int32_t wrapped_number();
   /// The kernel itself.
   Draft& run();
 
@@ -76,6 +78,9 @@ inline KernelRule& rule(RuleTable& table, OpKind kind) { return table[static_cas
 
 /// The least any implementation can do: outputs, what the mathematics of backward needs, gradients; no temporaries.
 RuleTable ideal_rules();
+/// PyTorch 1.13.1 and 2.6.0 on a CPU (measured).
+RuleTable cpu_1_13_rules();
+RuleTable cpu_2_6_rules();
 /// PyTorch 2.6 on CUDA (sources, not measured).
 RuleTable cuda_rules();
 /// Transformer Engine and Megatron-LM's fused kernels on top of CUDA's.

@@ -300,9 +300,9 @@ Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::s
 Outline outline(const Scenario& scenario) {
   if (const auto* graph = std::get_if<LayerGraph>(&scenario.model)) return outline(*graph);
   const KernelSet kernels(scenario.training.profile.kernels);
-  const auto* mlp = std::get_if<MlpSpec>(&scenario.model);
-  check(mlp != nullptr, "a transformer's outline is not made yet");
-  return outline(make_mlp(*mlp, scenario.training), kernels);
+  if (const auto* mlp = std::get_if<MlpSpec>(&scenario.model))
+    return outline(make_mlp(*mlp, scenario.training), kernels);
+  return outline(make_transformer(std::get<TransformerSpec>(scenario.model), scenario.training), kernels);
 }
 
 }  // namespace tidemark

@@ -1,47 +1,50 @@
 #include "tidemark/study/pipeline.hpp"
 
+#include <utility>
+#include <variant>
+
+#include "tidemark/base/errors.hpp"
 #include "tidemark/engine/simulate.hpp"
-#include "tidemark/step/kernel.hpp"
+#include "tidemark/step/lower.hpp"
 
 namespace tidemark {
 namespace {
 
-struct Lowering {
-  Plan plan;
-  Step step;
-};
-
-Lowering lower_program(const Scenario& scenario, const Program& program) {
-  const KernelSet kernels(scenario.training.profile.kernels);
-  Plan plan = make_plan(scenario.policy, outline(program, kernels));
-  Step step = lower(program, plan, scenario.training);
-  return {std::move(plan), std::move(step)};
+Step lower_model(const LayerGraph& graph, const Plan& plan, const Scenario& scenario) {
+  return lower(graph, plan, scenario.convention, scenario.training.loop.steps);
 }
 
-Lowering lower_model(const Scenario& scenario, const LayerGraph& graph) {
-  Plan plan = make_plan(scenario.policy, outline(graph));
-  Step step = lower(graph, plan, scenario.convention, scenario.training.loop.steps);
-  return {std::move(plan), std::move(step)};
+Step lower_model(const MlpSpec& spec, const Plan& plan, const Scenario& scenario) {
+  if (scenario.training.profile.runtime == "reference") return lower_reference(spec, plan, scenario.training);
+  return lower(make_mlp(spec, scenario.training), plan, scenario.training);
 }
 
-Lowering lower_model(const Scenario& scenario, const MlpSpec& spec) {
-  const Program program = make_mlp(spec, scenario.training);
-  if (scenario.training.profile.runtime != "reference") return lower_program(scenario, program);
-  Plan plan = make_plan(scenario.policy, outline(program, KernelSet(scenario.training.profile.kernels)));
-  Step step = lower_reference(spec, plan, scenario.training);
-  return {std::move(plan), std::move(step)};
-}
-
-Lowering lower_model(const Scenario& scenario, const TransformerSpec& spec) {
-  return lower_program(scenario, make_transformer(spec, scenario.training));
+Step lower_model(const TransformerSpec& spec, const Plan& plan, const Scenario& scenario) {
+  return lower(make_transformer(spec, scenario.training), plan, scenario.training);
 }
 
 }  // namespace
 
+Plan plan_of(const Scenario& scenario, const Outline& outline) { return make_plan(scenario.policy, outline); }
+
+Step lower(const Scenario& scenario, const Plan& plan) {
+  return std::visit([&](const auto& model) { return lower_model(model, plan, scenario); }, scenario.model);
+}
+
 Run run(const Scenario& scenario) {
-  Lowering lowered = std::visit([&](const auto& model) { return lower_model(scenario, model); }, scenario.model);
-  Timeline timeline = simulate(lowered.step, scenario.device);
-  return {std::move(lowered.plan), std::move(lowered.step), std::move(timeline)};
+  try {
+    Run result;
+    result.outline = outline(scenario);
+    result.plan = plan_of(scenario, result.outline);
+    result.step = lower(scenario, result.plan);
+    result.timeline = simulate(result.step, scenario.device);
+    return result;
+  } catch (const InputError& error) {
+    if (!error.where().file.empty() || scenario.file.empty()) throw;
+    std::string message = error.what();
+    if (const std::string prefix = "error: "; message.starts_with(prefix)) message = message.substr(prefix.size());
+    throw InputError({scenario.file}, message);
+  }
 }
 
 }  // namespace tidemark

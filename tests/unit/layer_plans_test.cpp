@@ -93,6 +93,10 @@ TEST_CASE("selective plans: what a dropped layer holds") {
   const auto again = [](std::int32_t layer, std::vector<std::int32_t> ops) {
     return PlanStep{.action = Action::recompute, .layer = layer, .ops = std::move(ops)};
   };
+  const auto at = [](PlanStep step, std::int32_t layer) {
+    step.layer = layer;
+    return step;
+  };
   const auto [fe0, fe1, l, b1, b0] =
       std::array<PlanStep, 5>{{sequence("Fe0").steps[0], sequence("Fe1").steps[0], sequence("L").steps[0],
                                sequence("B1").steps[0], sequence("B0").steps[0]}};
@@ -123,6 +127,12 @@ TEST_CASE("selective plans: what a dropped layer holds") {
        graph,
        {fe0, fe1, l, b1, drop(0, {}), again(0, {}), b0},
        {"Fe0 11 11", "Fe1 31 31", "L 31 31", "B1 31 1", "Fe0 11 11", "B0 11 0"}},
+      // a 20 gives way to its output 2, which b and d read
+      {"dropped later in a graph: its output stays for both its readers",
+       skip_graph(),
+       {fe0, fe1, at(fe1, 2), at(fe1, 3), drop(0, {}), l, at(b1, 3), at(b1, 2), b1, again(0, {}), b0},
+       {"Fe a 21 21", "Fe b 61 61", "Fe c 141 141", "Fe d 301 283", "L 299 299", "B d 309 133", "B c 137 49",
+        "B b 49 3", "Fe a 23 23", "B a 23 0"}},
       {"attention alone: its bytes are not given apart, so they stay",
        parts,
        {fe0, drop(0, {0}), fe1, l, b1, again(0, {0}), b0},
@@ -203,6 +213,10 @@ TEST_CASE("a plan that reads what is not there is refused, naming its step") {
        "step 5 of the plan: B2 needs the saved activations of layer 2, dropped by Fn2"},
       {"an input that Fn freed", three, sequence("Fc0 Fn1 Fn2 L Fe2"),
        "step 5 of the plan: Fe2 needs the input of layer 2, dropped by Fn2"},
+      {"rotor's Fn frees what the layer before saved", three, sequence("Fe0 Fn1 Fe2 L B2 Fe1"),
+       "step 6 of the plan: Fe1 needs the input of layer 1, dropped by Fn1", Convention::rotor},
+      {"a framework's does not", three, sequence("Fe0 Fn1 Fe2 L B2 Fe1 B1"),
+       "the plan ends without B0; expected each backward once"},
       {"an input never made", three, sequence("Fc1"),
        "step 1 of the plan: Fc1 needs the input of layer 1, which nothing has made"},
       {"no loss", three, sequence("Fe0 Fe1 Fe2 B2"),

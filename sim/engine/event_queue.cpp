@@ -4,16 +4,16 @@
 
 namespace tidemark {
 
-void EventQueue::push(Stream stream, const PendingFree& pending) {
+void EventQueue::push(Stream stream, const Pending& pending) {
   Fifo& fifo = streams_[static_cast<std::size_t>(stream)];
   const bool was_empty = fifo.empty();
   fifo.items.push_back(pending);
   if (was_empty) find_next();
 }
 
-PendingFree EventQueue::pop() {
+Pending EventQueue::pop() {
   Fifo& fifo = streams_[next_stream_];
-  const PendingFree front = fifo.front();
+  const Pending front = fifo.front();
   ++fifo.head;
   // Drop what has been popped once it is most of the vector: constant time a pop, memory like the backlog.
   constexpr std::size_t worth_moving = 1024;
@@ -29,10 +29,10 @@ PendingFree EventQueue::pop() {
 }
 
 void EventQueue::find_next() {
-  const PendingFree* next = nullptr;
+  const Pending* next = nullptr;
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     if (streams_[s].empty()) continue;
-    const PendingFree& front = streams_[s].front();
+    const Pending& front = streams_[s].front();
     if (next == nullptr || std::tie(front.time, front.sequence) < std::tie(next->time, next->sequence)) {
       next = &front;
       next_stream_ = s;

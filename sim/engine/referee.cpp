@@ -39,6 +39,7 @@ class Referee {
   bool check_pair(std::size_t i);
   bool check_total(std::size_t i);
   bool check_order(std::size_t i);
+  bool ends_script(std::size_t i) const;
   bool check_kernels(const std::vector<OpSpan>& spans);
   bool walk(const std::vector<OpSpan>& spans, bool judge);
   bool judge_span(const Instruction& at, const std::vector<OpSpan>& spans, const Clocks& clocks);
@@ -217,11 +218,24 @@ bool Referee::check_peak(const Timeline& timeline) {
                 timeline.peak_event, peak.count, where);
   for (std::size_t i = 0; i < events_.size(); ++i) {
     const OpId id = events_[i].op();
-    if (id != no_id && events_[i].is_alloc() && timeline.ops[id].peak < events_[i].live)
+    if (id == no_id) continue;
+    if (events_[i].is_alloc() && timeline.ops[id].peak < events_[i].live)
       return fail(Fault::wrong_peak, i, id, "{} is said to peak at {} bytes, but reaches {}", op(id),
                   timeline.ops[id].peak.count, events_[i].live.count);
+    if (ends_script(i) && timeline.ops[id].after != events_[i].live)
+      return fail(Fault::wrong_peak, i, id, "{} is said to leave {} bytes, but leaves {}", op(id),
+                  timeline.ops[id].after.count, events_[i].live.count);
   }
   return true;
+}
+
+/// Is this event the last thing its op does? (Of the compute stream's ops only: others end when their stream does.)
+bool Referee::ends_script(std::size_t i) const {
+  const Life& life = lives_[events_[i].storage];
+  const std::size_t at = events_[i].is_alloc() ? life.alloc_at : life.free_at;
+  const OpId id = events_[i].op();
+  if (step_.ops[id].stream != Stream::compute || (!events_[i].is_alloc() && !freed_at_once(life))) return false;
+  return at + 1 == step_.instructions.size() || step_.instructions[at + 1].op != id;
 }
 
 bool Referee::check_kernels(const std::vector<OpSpan>& spans) {

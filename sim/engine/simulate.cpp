@@ -75,6 +75,8 @@ class Rank {
   void free(const Instruction& at);
   void compute(const Instruction& at);
   Nanos length(const Instruction& at, const StepOp& op) const;
+  void pend(Stream stream, Pending::What what, OpId op, StorageId storage = no_id);
+  void happen(const Pending& pending);
   void drop(StorageId storage, OpId op, Nanos time);
   void record(StorageId storage, OpId op, Nanos time, bool is_alloc);
   void settle(Nanos now);
@@ -93,8 +95,9 @@ class Rank {
   std::array<Nanos, stream_names.size()> clocks_{};  // when each stream falls idle; the compute stream's is the host's
   EventQueue pending_;
   Bytes live_;
-  OpId op_ = no_id;  // whose script is being issued
-  Bytes op_peak_;
+  OpId op_ = no_id;                                        // whose script is being issued
+  Bytes op_peak_;                                          // while it is
+  std::array<Bytes, stream_names.size()> stream_peaks_{};  // since the op that runs on each stream started
   Timeline timeline_;
 };
 
@@ -156,6 +159,7 @@ void Rank<Seam>::alloc(const Instruction& at, Nanos time) {
   if (__builtin_add_overflow(live_.count, storage.bytes.count, &live_.count))
     throw InputError(op_name(at.op) + ": live bytes pass 2^63");
   op_peak_ = std::max(op_peak_, live_);
+  for (Bytes& peak : stream_peaks_) peak = std::max(peak, live_);
   if (live_ > timeline_.peak) {
     timeline_.peak = live_;
     timeline_.peak_event = timeline_.events.size();
@@ -170,7 +174,7 @@ void Rank<Seam>::free(const Instruction& at) {
   const Nanos ready = std::max(clock(at.stream), host());
   seam_.free(at.index, at.stream, host(), ready);
   if (ready > host()) {
-    pending_.push(at.stream, {.time = ready, .sequence = next_, .storage = at.index, .op = at.op});
+    pend(at.stream, Pending::What::free, at.op, at.index);
     return;
   }
   settle(ready);
@@ -184,6 +188,7 @@ void Rank<Seam>::compute(const Instruction& at) {
   const Nanos start = std::max(idle, host());
   const Nanos took = length(at, step_.ops[at.index]);
   check(took >= Nanos{}, "an op's time is negative");
+  if (at.stream != Stream::compute) pend(at.stream, Pending::What::op_start, at.index);
   if (__builtin_add_overflow(start.count, took.count, &idle.count) || idle == EventQueue::never)
     throw InputError(op_name(at.index) + ": time passes 2^63 ns");
   OpSpan& span = spans_[at.index];
@@ -199,6 +204,29 @@ Nanos Rank<Seam>::length(const Instruction& at, const StepOp& op) const {
   return duration(device_, op.dtype, Flops{op.flops}, op.moved);
 }
 
+/// Once the stream has done all that was issued to it.
+template <class Seam>
+void Rank<Seam>::pend(Stream stream, Pending::What what, OpId op, StorageId storage) {
+  pending_.push(stream, {.time = std::max(clock(stream), host()),
+                         .sequence = static_cast<std::uint32_t>(next_),
+                         .storage = storage,
+                         .op = op,
+                         .what = what});
+}
+
+template <class Seam>
+void Rank<Seam>::happen(const Pending& pending) {
+  if (pending.what == Pending::What::free) return drop(pending.storage, pending.op, pending.time);
+  Bytes& peak = stream_peaks_[static_cast<std::size_t>(step_.ops[pending.op].stream)];
+  if (pending.what == Pending::What::op_start) {
+    peak = live_;
+  } else {
+    OpSpan& span = spans_[pending.op];
+    span.peak = std::max(span.peak, peak);
+    span.after = live_;
+  }
+}
+
 template <class Seam>
 void Rank<Seam>::drop(StorageId storage, OpId op, Nanos time) {
   live_ -= step_.storages[storage].bytes;
@@ -211,13 +239,10 @@ void Rank<Seam>::record(StorageId storage, OpId op, Nanos time, bool is_alloc) {
   seam_.record(timeline_);
 }
 
-/// The frees of other streams that are due by `now`: they were issued before whatever happens now.
+/// What other streams have done by `now`: it was issued before whatever happens now.
 template <class Seam>
 void Rank<Seam>::settle(Nanos now) {
-  while (pending_.next_time() <= now) {
-    const PendingFree free = pending_.pop();
-    drop(free.storage, free.op, free.time);
-  }
+  while (pending_.next_time() <= now) happen(pending_.pop());
 }
 
 template <class Seam>
@@ -226,6 +251,8 @@ void Rank<Seam>::begin_op(OpId op) {
   if (op == no_id) return;
   check(op < step_.ops.size(), "an op id is out of range");
   op_peak_ = live_;
+  const Stream stream = step_.ops[op].stream;
+  if (clock(stream) > host()) pend(stream, Pending::What::op_start, op);
 }
 
 template <class Seam>
@@ -236,6 +263,8 @@ void Rank<Seam>::end_op() {
   if (span.start == OpSpan::never_ran) span.start = span.end = host();
   span.peak = op_peak_;
   span.after = live_;
+  const Stream stream = step_.ops[op_].stream;
+  if (clock(stream) > host()) pend(stream, Pending::What::op_end, op_);
 }
 
 template <class Seam>
@@ -351,29 +380,6 @@ Timeline simulate(const Step& step, const Device& device, std::span<Allocator* c
 Timeline simulate(const Step& step, const Device& device, Allocator& allocator) {
   const std::array<Allocator*, 1> one = {&allocator};
   return simulate(step, device, one);
-}
-
-// live and peak are unsigned: a total past 2^63 then shows as a peak past it, without a test in the loop.
-Peak live_peak(const Step& step) {
-  std::uint64_t live = 0, peak = 0;
-  for (const StorageId storage : step.initial) {
-    live += static_cast<std::uint64_t>(step.storages[storage].bytes.count);
-    peak = std::max(peak, live);
-  }
-  std::size_t where = 0;
-  for (std::size_t i = 0; i < step.instructions.size(); ++i) {
-    const Instruction& at = step.instructions[i];
-    if (at.what != Do::alloc && at.what != Do::free) continue;
-    const auto bytes = static_cast<std::uint64_t>(step.storages[at.index].bytes.count);
-    live += at.what == Do::alloc ? bytes : 0 - bytes;
-    if (live > peak) {
-      peak = live;
-      where = i;
-    }
-  }
-  if (peak > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-    throw InputError("live bytes pass 2^63");
-  return {Bytes{static_cast<std::int64_t>(peak)}, where};
 }
 
 }  // namespace tidemark

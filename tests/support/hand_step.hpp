@@ -102,24 +102,30 @@ class HandStep {
   std::map<std::string, StorageId> ids_;
 };
 
-/// "10 +x 5": at 10 ns x was allocated, and 5 bytes were live then.
-inline std::vector<std::string> shown(const Timeline& timeline, const Step& step) {
+inline std::string lines_of(const std::vector<std::string>& rows) {
+  std::string all;
+  for (const std::string& row : rows) all += "\n  " + row;
+  return all;
+}
+
+/// "10 +x 5": at 10 ns x was allocated, and 5 bytes were live then; an event a row.
+inline std::string shown(const Timeline& timeline, const Step& step) {
   std::vector<std::string> rows;
   for (const MemoryEvent& event : timeline.events)
     rows.push_back(to_string(event.time) + (event.is_alloc() ? " +" : " -") +
                    step.names[step.storages[event.storage].name] + " " + to_string(event.live));
-  return rows;
+  return lines_of(rows);
 }
 
 /// "A 0..10 peak 5 after 3", an op a row.
-inline std::vector<std::string> shown_ops(const Timeline& timeline, const Step& step) {
+inline std::string shown_ops(const Timeline& timeline, const Step& step) {
   std::vector<std::string> rows;
   for (std::size_t i = 0; i < timeline.ops.size(); ++i) {
     const OpSpan& span = timeline.ops[i];
     rows.push_back(step.names[step.ops[i].name] + " " + to_string(span.start) + ".." + to_string(span.end) + " peak " +
                    to_string(span.peak) + " after " + to_string(span.after));
   }
-  return rows;
+  return lines_of(rows);
 }
 
 }  // namespace tidemark::test

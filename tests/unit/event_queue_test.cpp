@@ -13,11 +13,11 @@ TEST_CASE("event queue: by time, then host sequence, over three streams and a lo
   const std::array<Stream, 3> streams = {Stream::copy_in, Stream::copy_out, Stream::comm};
   EventQueue queue;
   CHECK(queue.next_time() == EventQueue::never);
-  std::vector<PendingFree> waiting;
-  const auto before = [](const PendingFree& a, const PendingFree& b) {
+  std::vector<Pending> waiting;
+  const auto before = [](const Pending& a, const Pending& b) {
     return std::tie(a.time, a.sequence) < std::tie(b.time, b.sequence);
   };
-  std::uint64_t sequence = 0;
+  std::uint32_t sequence = 0;
   std::array<std::int64_t, 3> clocks{};
   std::size_t wrong = 0;
   const auto pop = [&] {
@@ -29,7 +29,7 @@ TEST_CASE("event queue: by time, then host sequence, over three streams and a lo
   for (std::uint32_t i = 0; i < 6000; ++i) {
     const std::size_t s = i * 7 % 3;
     clocks[s] += i % 5 == 0 ? i % 11 : 0;  // many equal times
-    const PendingFree pending{Nanos{clocks[s]}, sequence++, i, i / 2};
+    const Pending pending{Nanos{clocks[s]}, sequence++, i, i / 2, Pending::What::free};
     queue.push(streams[s], pending);
     waiting.push_back(pending);
     if (i % 3 != 0) pop();

@@ -123,6 +123,8 @@ TEST_CASE("referee: a planted fault in the timeline is caught by name") {
        "wrong_peak: the peak is said to be 15 bytes at event 3, but it is 15 at event 2"},
       {"an op's peak too low", [](Timeline& t) { t.ops[3].peak = Bytes{11}; },
        "wrong_peak: op 'C' is said to peak at 11 bytes, but reaches 12"},
+      {"an op's rest too high", [](Timeline& t) { t.ops[3].after += Bytes{1}; },
+       "wrong_peak: op 'C' is said to leave 8 bytes, but leaves 7"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);

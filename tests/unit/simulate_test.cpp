@@ -7,19 +7,9 @@
 
 using namespace tidemark;
 using tidemark::test::HandStep;
+using tidemark::test::lines_of;
 using tidemark::test::shown;
 using tidemark::test::shown_ops;
-
-namespace doctest {
-template <>
-struct StringMaker<std::vector<std::string>> {
-  static String convert(const std::vector<std::string>& rows) {
-    std::string all;
-    for (const std::string& row : rows) all += "\n  " + row;
-    return all.c_str();
-  }
-};
-}  // namespace doctest
 
 namespace {
 
@@ -69,7 +59,7 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
            .alloc("z", 2)
            .run(),
        {"0 +x 5", "10 +y 8", "14 +z 10", "18 -x 5"},
-       {"A 0..10 peak 5 after 5", "D 10..18 peak 5 after 5", "B 10..14 peak 8 after 8", "C 14..34 peak 10 after 5"}},
+       {"A 0..10 peak 5 after 5", "D 10..18 peak 10 after 5", "B 10..14 peak 8 after 8", "C 14..34 peak 10 after 5"}},
       {"at one instant a copy's free goes before what the host issued later",
        HandStep()
            .op("A", 10)
@@ -84,7 +74,7 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
            .alloc("y", 3)
            .run(),
        {"0 +x 5", "14 -x 0", "14 +y 3"},
-       {"A 0..10 peak 5 after 5", "D 10..14 peak 5 after 5", "B 10..14 peak 5 after 0", "C 14..15 peak 3 after 3"}},
+       {"A 0..10 peak 5 after 5", "D 10..14 peak 5 after 0", "B 10..14 peak 5 after 0", "C 14..15 peak 3 after 3"}},
       {"a copy of zero length frees at once",
        HandStep().op("A", 10).alloc("x", 5).run().op("D", 0, out).copy({"x"}).free("x").op("C", 1).alloc("y", 3).run(),
        {"0 +x 5", "10 -x 0", "10 +y 3"},
@@ -105,7 +95,7 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
            .run({"p"})
            .free("p"),
        {"0 +p 9", "0 +x 10", "26 -p 1"},
-       {"P 0..25 peak 9 after 9", "A 0..10 peak 10 after 10", "B 25..26 peak 10 after 1"}},
+       {"P 0..25 peak 10 after 10", "A 0..10 peak 10 after 10", "B 25..26 peak 10 after 1"}},
       // compute  |A 10 (record)|B 10     |
       // copy_out               |D: waits for A, 10..13|
       {"a copy waits for the kernel whose event it was given",
@@ -121,7 +111,7 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
            .op("B", 10)
            .run(),
        {"0 +x 4", "13 -x 0"},
-       {"A 0..10 peak 4 after 4", "D 10..13 peak 4 after 4", "B 10..20 peak 4 after 0"}},
+       {"A 0..10 peak 4 after 4", "D 10..13 peak 4 after 0", "B 10..20 peak 4 after 0"}},
       // copy_out |D 10..20|  copy_in |E 10..15|: E's free is due first though issued later
       {"two copy streams: frees go by time, not by issue",
        HandStep()
@@ -138,7 +128,7 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
            .op("B", 30)
            .run(),
        {"0 +x 4", "0 +y 6", "15 -y 4", "20 -x 0"},
-       {"A 0..10 peak 6 after 6", "D 10..20 peak 6 after 6", "E 10..15 peak 6 after 6", "B 10..40 peak 6 after 0"}},
+       {"A 0..10 peak 6 after 6", "D 10..20 peak 6 after 0", "E 10..15 peak 6 after 4", "B 10..40 peak 6 after 0"}},
       {"two copy streams at one instant: the lower host sequence first",
        HandStep()
            .op("A", 10)
@@ -152,7 +142,34 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
            .copy({"y"})
            .free("y"),
        {"0 +x 4", "0 +y 6", "15 -x 2", "15 -y 0"},
-       {"A 0..10 peak 6 after 6", "D 10..15 peak 6 after 6", "E 10..15 peak 6 after 6"}},
+       {"A 0..10 peak 6 after 6", "D 10..15 peak 6 after 2", "E 10..15 peak 6 after 0"}},
+      // compute  |A 10      |B 4 +z -z|C 9 +v 4      |
+      // copy_out            |D 5: x     |E 5: y      | F, no kernel: -u (20)
+      {"a queued copy's peak counts from its own start, and an op without a kernel waits its turn",
+       HandStep()
+           .op("A", 10)
+           .alloc("x", 1)
+           .alloc("y", 1)
+           .alloc("u", 1)
+           .run()
+           .op("D", 5, out)
+           .copy({"x"})
+           .free("x")
+           .op("E", 5, out)
+           .copy({"y"})
+           .free("y")
+           .op("F", 0, out)
+           .free("u")
+           .op("B", 4)
+           .alloc("z", 9)
+           .run()
+           .free("z")
+           .op("C", 9)
+           .alloc("v", 4)
+           .run(),
+       {"0 +x 1", "0 +y 2", "0 +u 3", "10 +z 12", "14 -z 3", "14 +v 7", "15 -x 6", "20 -y 5", "20 -u 4"},
+       {"A 0..10 peak 3 after 3", "D 10..15 peak 12 after 6", "E 15..20 peak 6 after 5", "F 10..10 peak 5 after 4",
+        "B 10..14 peak 12 after 3", "C 14..23 peak 7 after 4"}},
       {"an op without a kernel stands at its script's moment",
        HandStep().op("A", 10).alloc("x", 4).run().op("drop", 99).free("x").op("never", 1),
        {"0 +x 4", "10 -x 0"},
@@ -176,8 +193,8 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
   for (const Case& c : cases) {
     CAPTURE(c.name);
     const Timeline timeline = simulate(c.made.step, {});
-    CHECK(shown(timeline, c.made.step) == c.events);
-    CHECK(shown_ops(timeline, c.made.step) == c.ops);
+    CHECK(shown(timeline, c.made.step) == lines_of(c.events));
+    CHECK(shown_ops(timeline, c.made.step) == lines_of(c.ops));
   }
 }
 

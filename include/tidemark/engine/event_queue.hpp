@@ -1,4 +1,4 @@
-/// Which storages are still to be freed by streams that lag behind the host, and which goes next?
+/// What is still to happen on streams that lag behind the host, and what comes next?
 #pragma once
 
 #include <array>
@@ -12,12 +12,14 @@
 
 namespace tidemark {
 
-struct PendingFree {
+struct Pending {
+  enum class What : std::uint8_t { free, op_start, op_end };
   Nanos time;
-  std::uint64_t sequence = 0;  // the host's; decides between equal times
-  StorageId storage = no_id;
+  std::uint32_t sequence = 0;  // the host's; decides between equal times
+  StorageId storage = no_id;   // of a free
   OpId op = no_id;
-  friend bool operator==(const PendingFree&, const PendingFree&) = default;
+  What what = What::free;
+  friend bool operator==(const Pending&, const Pending&) = default;
 };
 
 /// Ordered by time, then host sequence. A stream's own times never decrease, so each stream is a plain queue and the
@@ -27,18 +29,18 @@ class EventQueue {
   static constexpr Nanos never{std::numeric_limits<std::int64_t>::max()};
 
   /// `pending.time` is not before that of an earlier push on the same stream.
-  void push(Stream stream, const PendingFree& pending);
+  void push(Stream stream, const Pending& pending);
   /// `never` when nothing is pending.
   Nanos next_time() const { return next_time_; }
   /// The next one; only when something is pending.
-  PendingFree pop();
+  Pending pop();
 
  private:
   struct Fifo {
-    std::vector<PendingFree> items;
+    std::vector<Pending> items;
     std::size_t head = 0;
     bool empty() const { return head == items.size(); }
-    const PendingFree& front() const { return items[head]; }
+    const Pending& front() const { return items[head]; }
   };
   void find_next();
 

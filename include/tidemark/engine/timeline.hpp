@@ -30,8 +30,8 @@ struct MemoryEvent {
 struct OpSpan {
   static constexpr Nanos never_ran{-1};
   Nanos start = never_ran, end = never_ran;
-  Bytes peak;   // live during the op at most: from its first instruction to its last
-  Bytes after;  // live once its script has ended
+  Bytes peak;   // live at most, while its script is issued and while its kernel runs
+  Bytes after;  // live once its script has ended; on a stream that lags, once the stream has done it
   friend bool operator==(const OpSpan&, const OpSpan&) = default;
 };
 

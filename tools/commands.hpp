@@ -16,6 +16,20 @@ enum ExitCode : int {
   exit_failure = 3,  // ours or the machine's
 };
 
+/// As typed; "" is not given.
+struct RunOptions {
+  std::string scenario;
+  std::string config, batch, sequence, policy;
+  std::vector<std::string> sets;  // key.path=value, in order
+  std::string budget;
+  std::string top = "10";
+  std::string timeline, ops, plan_out;  // paths
+  bool json = false;
+  std::string chart = "sequence";
+  bool ascii = false;
+};
+[[nodiscard]] int run_command(const RunOptions& options);
+
 struct FormulaOptions {
   std::string name;
   std::vector<std::string> arguments;

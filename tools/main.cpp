@@ -23,6 +23,7 @@ class CommandLine {
     app_.set_version_flag("--version", "tidemark " TIDEMARK_VERSION, "Print the version and stop");
     app_.require_subcommand(1);
     app_.failure_message(CLI::FailureMessage::simple);
+    add_run();
     add_formula();
     add_check();
     add_completion();
@@ -46,6 +47,28 @@ class CommandLine {
     CLI::App* command = app_.add_subcommand(name, what);
     command->callback([this, action = std::move(action)] { chosen_ = action; });
     return command;
+  }
+
+  void add_run() {
+    CLI::App* command = add("run", "Simulate one scenario and print its peak, what makes it, FLOPs and time.",
+                            [this] { return run_command(run_); });
+    command->add_option("scenario", run_.scenario, "Scenario file (YAML)");
+    command->add_option("--config", run_.config, "Instead of a scenario: a model's config.json (Hugging Face)");
+    command->add_option("--batch", run_.batch, "Sequences in a micro-batch");
+    command->add_option("--sequence", run_.sequence, "Tokens in a sequence");
+    command->add_option("--policy", run_.policy, "Policy kind, such as full, or its settings as flow YAML");
+    command->add_option("--set", run_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_option("--budget", run_.budget, "Exit 1 when the peak is above this size, such as 40GiB");
+    command->add_option("--top", run_.top, "How many tensors to list at the peak")->capture_default_str();
+    command->add_flag("--json", run_.json, "Print the summary as JSON");
+    command->add_option("--timeline", run_.timeline, "Write each allocation and free as CSV; '-' is stdout");
+    command->add_option("--ops", run_.ops, "Write each op as CSV; '-' is stdout");
+    command->add_option("--plan-out", run_.plan_out, "Write the plan as YAML; '-' is stdout");
+    command->add_option("--chart", run_.chart, "The chart's axis: sequence, time, or none for no chart")
+        ->capture_default_str();
+    command->add_flag("--ascii", run_.ascii, "Draw with plain ASCII");
   }
 
   void add_formula() {
@@ -115,6 +138,7 @@ class CommandLine {
 
   CLI::App app_;
   std::function<int()> chosen_;
+  RunOptions run_;
   FormulaOptions formula_;
   CheckOptions check_;
   CompletionOptions completion_;

@@ -92,6 +92,7 @@ void write_fit(JsonWriter& out, const Summary& summary) {
 
 /// What the policy did to the peak.
 void write_policy(JsonWriter& out, const Summary& summary) {
+  out.member("policy", named(summary.policy));
   out.begin_object("recompute_at_peak");
   out.member("rebuilt_bytes", summary.recompute.rebuilt);
   out.member("to_be_dropped_bytes", summary.recompute.to_be_dropped);

@@ -214,6 +214,7 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.tensors_at_peak = storages.size();
   out.peak_tensors = list_tensors(step, timeline, storages, facts.top);
   out.recompute = recompute_at_peak(step, storages);
+  out.policy = facts.policy;
   out.no_checkpoint_peak = facts.no_checkpoint_peak;
   if (facts.textbook) out.textbook = compare_with_textbook(*facts.textbook, step, storages);
   if (step.parameters > 0) out.parameters = step.parameters;

@@ -92,14 +92,15 @@ class Page {
   }
 
   void policy(Bytes peak) {
+    if (!s_.policy.empty()) labelled("Policy", s_.policy);
     if (!s_.no_checkpoint_peak) return;
     const Bytes none = *s_.no_checkpoint_peak;
     const Bytes gain = none - peak;
-    const std::string share = percent(std::abs(ratio(gain, none)));
-    labelled("Policy", gain.count == 0
-                           ? fmt::format("as high as without checkpointing, {}", pretty(none))
-                           : fmt::format("{} ({}) {} than without checkpointing, {}", pretty(magnitude(gain)), share,
-                                         gain.count < 0 ? "higher" : "lower", pretty(none)));
+    labelled(s_.policy.empty() ? "Policy" : "",
+             gain.count == 0 ? fmt::format("as high as without checkpointing, {}", pretty(none))
+                             : fmt::format("{} ({}) {} than without checkpointing, {}", pretty(magnitude(gain)),
+                                           percent(std::abs(ratio(gain, none))), gain.count < 0 ? "higher" : "lower",
+                                           pretty(none)));
   }
 
   void fit() {

@@ -50,6 +50,7 @@ TEST_CASE("json: the summary of the small tide") {
   facts.name = "small";
   facts.profile = {"ideal", "ideal", "ideal", "reference", "plain"};
   facts.top = 1;
+  facts.policy = "1 of 2 blocks runs again";
   facts.budget = Bytes{279};
   facts.warnings = {"careful"};
   HandStep made = small_tide();
@@ -136,6 +137,7 @@ TEST_CASE("json: the summary of the small tide") {
   },
   "mfu": null,
   "hfu": null,
+  "policy": "1 of 2 blocks runs again",
   "recompute_at_peak": {
     "rebuilt_bytes": 30,
     "to_be_dropped_bytes": 0,

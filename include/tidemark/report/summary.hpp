@@ -28,6 +28,7 @@ struct ScenarioFacts {
   std::optional<Bytes> usable;              // bytes the device leaves to the framework, non-torch bytes taken off
   double flops_per_second = 0;              // of the device in the compute data type; 0 is not known
   std::optional<Bytes> budget;              // what the peak must not pass; else `usable` decides
+  std::string policy;                       // what runs again, in a sentence; "" when nothing does
   std::optional<Bytes> no_checkpoint_peak;  // of the same scenario under policy none
   std::optional<Textbook> textbook;         // a policy of equal layers in segments of K
   std::vector<std::string> warnings;        // the plan's
@@ -92,6 +93,7 @@ struct Summary {
   std::size_t peak_step = 0;       // the first step that reaches the highest peak
   std::vector<PeakTensor> peak_tensors;
   std::size_t tensors_at_peak = 0;
+  std::string policy;  // "" when nothing runs again
   RecomputeAtPeak recompute;
   std::optional<Bytes> no_checkpoint_peak;
   std::optional<TextbookComparison> textbook;

@@ -1,0 +1,80 @@
+#include "tidemark/study/facts.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "tidemark/engine/simulate.hpp"
+#include "tidemark/formula/formula.hpp"
+#include "tidemark/plan/describe.hpp"
+
+namespace tidemark {
+namespace {
+
+bool recomputes(const Plan& plan) {
+  return std::ranges::any_of(plan.steps, [](const PlanStep& step) { return step.action == Action::recompute; });
+}
+
+std::optional<Bytes> usable_bytes(const Device& device) {
+  const std::optional<Bytes> usable = device.usable ? device.usable : device.capacity;
+  return usable ? std::optional(*usable - device.non_torch) : std::nullopt;
+}
+
+/// Layers a segment, where the policy makes segments of equal length.
+std::optional<std::int64_t> segment_length(const Policy& policy, std::int64_t layers) {
+  if (!policy.nested.empty()) return std::nullopt;
+  if (std::holds_alternative<policy::Full>(policy.kind)) return 1;
+  if (std::holds_alternative<policy::Sqrt>(policy.kind)) return optimal_segment(layers);
+  if (std::holds_alternative<policy::Whole>(policy.kind)) return layers;
+  if (const auto* interval = std::get_if<policy::Interval>(&policy.kind)) return interval->interval;
+  return std::nullopt;
+}
+
+/// Bytes of what a block hands on: the output of its last op that makes one.
+Bytes output_of(const OutlineLayer& block) {
+  for (std::size_t i = block.ops.size(); i-- > 0;)
+    if (block.ops[i].output_bytes.count > 0) return block.ops[i].output_bytes;
+  return {};
+}
+
+/// The formula's L, K, layer and boundary, where the blocks are all alike.
+std::optional<Textbook> textbook_of(const Policy& policy, const Outline& outline) {
+  std::vector<const OutlineLayer*> blocks;
+  for (const OutlineLayer& layer : outline.layers)
+    if (layer.is_block) blocks.push_back(&layer);
+  if (blocks.empty()) return std::nullopt;
+  const auto layers = static_cast<std::int64_t>(blocks.size());
+  const std::optional<std::int64_t> interval = segment_length(policy, layers);
+  const Bytes saved = blocks[0]->saved_bytes;
+  const Bytes boundary = output_of(*blocks[0]);
+  // The last block's output belongs to the loss; a chain may give it no bytes.
+  const bool alike = std::ranges::all_of(blocks, [&](const OutlineLayer* block) {
+    return block->saved_bytes == saved && (output_of(*block) == boundary || block == blocks.back());
+  });
+  if (!interval || !alike) return std::nullopt;
+  return Textbook{layers, *interval, saved, boundary};
+}
+
+Bytes peak_without_checkpointing(Scenario scenario, const Outline& outline) {
+  scenario.policy = {};
+  return live_peak(lower(scenario, plan_of(scenario, outline))).bytes;
+}
+
+}  // namespace
+
+ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
+  ScenarioFacts facts;
+  facts.name = scenario.name;
+  facts.profile = scenario.training.profile;
+  facts.device = scenario.device.name;
+  facts.usable = usable_bytes(scenario.device);
+  facts.flops_per_second = scenario.device.flops[static_cast<std::size_t>(scenario.training.dtypes.compute)];
+  facts.budget = scenario.budget;
+  facts.warnings = run.plan.warnings;
+  if (!recomputes(run.plan)) return facts;
+  facts.policy = describe(run.plan, run.outline);
+  facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);
+  facts.textbook = textbook_of(scenario.policy, run.outline);
+  return facts;
+}
+
+}  // namespace tidemark

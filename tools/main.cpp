@@ -83,6 +83,7 @@ class CommandLine {
     CLI::App* command = add("check", "Check a timeline CSV: exit 0 valid, 1 with the first violation as file:line.",
                             [this] { return check_command(check_); });
     command->add_option("timeline", check_.timeline, "Timeline file (CSV), as run --timeline writes it")->required();
+    command->add_option("--scenario", check_.scenario, "Check it against this scenario: reads, leaks, missing ops too");
   }
 
   void add_completion() {

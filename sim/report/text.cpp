@@ -64,8 +64,8 @@ class Page {
     text_ += paint(Ink::bold, s_.scenario.empty() ? "tidemark" : s_.scenario) + "\n";
     const Profile& p = s_.profile;
     text_ += wrapped(style_, "",
-                     fmt::format("profile {}: runtime {}, kernels {}, model code {}, loop {}", p.preset, p.runtime,
-                                 p.kernels, p.model_code, p.loop),
+                     fmt::format("profile {}: runtime {}, kernels {}, code {}, loop {}", p.preset, p.runtime, p.kernels,
+                                 p.model_code, p.loop),
                      Ink::dim);
     std::string size;
     if (s_.parameters) size = grouped(*s_.parameters) + " parameters" + std::string(dot());
@@ -137,7 +137,7 @@ class Page {
       if (at.phase_peaks[p])
         phases.push_back(left(p == 0 ? "start" : phase_names[p], 15) + right(pretty(*at.phase_peaks[p]), 9));
     std::string_view first = "At the peak, by category";
-    std::string_view second = "Highest level by phase";
+    const std::string second = s_.steps.size() > 1 ? "Highest level by phase, last step" : "Highest level by phase";
     if (width_ < 80) {
       list(first, categories);
       list(second, phases);
@@ -160,26 +160,38 @@ class Page {
     }
   }
 
+  /// "backward of layers.3.mlp.gelu"; where room is short, without the layer when that is the tensor's own.
+  static std::string holder(const PeakTensor& tensor, bool brief) {
+    std::string text = tensor.held_by;
+    if (text.starts_with("saved for ")) text.erase(0, 10);
+    const std::string layer = " " + tensor.layer + ".";
+    if (const std::size_t at = text.find(layer); brief && !tensor.layer.empty() && at != std::string::npos)
+      text.erase(at + 1, layer.size() - 1);
+    return text;
+  }
+
   void tensors() {
     if (s_.peak_tensors.empty()) return;
     heading(s_.peak_tensors.size() == s_.tensors_at_peak
                 ? fmt::format("The {} at the peak", counted(s_.tensors_at_peak, "tensor", "tensors"))
                 : fmt::format("The {} largest of {} at the peak", s_.peak_tensors.size(),
                               counted(s_.tensors_at_peak, "tensor", "tensors")));
-    std::size_t held = 0, name = 6;
-    for (const PeakTensor& tensor : s_.peak_tensors) {
-      held = std::max(held, columns(tensor.held_by));
-      name = std::max(name, columns(tensor.tensor));
-    }
     const std::size_t room = width_ - 26;  // both byte columns and the gaps
-    name = std::min(name, std::max(room * 2 / 5, room - std::min(room, held)));
+    std::size_t name = 6, full = 0, held = 0;
+    for (const PeakTensor& tensor : s_.peak_tensors) {
+      name = std::max(name, columns(tensor.tensor));
+      full = std::max(full, columns(holder(tensor, false)));
+      held = std::max(held, columns(holder(tensor, true)));
+    }
+    const bool brief = name + full > room;
+    name = std::min(name, std::max(room * 2 / 5, room - std::min(room, brief ? held : full)));
     text_ += paint(Ink::dim,
-                   "  " + right("bytes", 9) + "  " + right("without", 9) + "  " + left("tensor", name) + "  held by") +
+                   "  " + right("bytes", 9) + "  " + right("drop", 9) + "  " + left("tensor", name) + "  held by") +
              "\n";
     for (const PeakTensor& tensor : s_.peak_tensors)
-      text_ += "  " + right(pretty(tensor.bytes), 9) + "  " + right("-" + pretty(tensor.drop), 9) + "  " +
+      text_ += "  " + right(pretty(tensor.bytes), 9) + "  " + right(pretty(tensor.drop), 9) + "  " +
                left(shortened(style_, tensor.tensor, name), name) + "  " +
-               shortened(style_, tensor.held_by, room - name) + "\n";
+               shortened(style_, holder(tensor, brief), room - name) + "\n";
   }
 
   void cost() {
@@ -191,7 +203,9 @@ class Page {
     const auto cell = [](bool shown, const std::string& text) {
       return shown ? right(text.starts_with("0 ") ? "" : text, 14) : "";
     };
-    text_ += paint(Ink::dim, left("", 12) + cell(flops, "products") + cell(other, "other") + cell(time, "time")) + "\n";
+    text_ +=
+        paint(Ink::dim, left("", 12) + cell(flops, "matrix FLOPs") + cell(other, "other FLOPs") + cell(time, "time")) +
+        "\n";
     const auto row = [&](std::string_view name, Flops products, Flops rest, Nanos duration) {
       if (products.count == 0 && rest.count == 0 && duration.count == 0) return;
       text_ += "  " + left(name, 10) + cell(flops, pretty(products)) + cell(other, pretty(rest)) +

@@ -14,7 +14,6 @@ std::string boundaries_reason(const Textbook& t, std::int64_t alive) {
   const std::int64_t rest = t.layers % t.interval;
   const std::string numbers = fmt::format("{} of {} boundaries", alive, counted);
   if (alive > counted) return fmt::format("{} tensors are kept to recompute from, not {}", alive, counted);
-  if (alive == counted) return "boundaries are not all of that size";
   if (alive == counted - 1 && rest != 0)
     return fmt::format("{}: the last segment has {} of {} layers, and its boundary is gone when a full one is rebuilt",
                        numbers, rest, t.interval);
@@ -41,10 +40,9 @@ TextbookComparison compare_with_textbook(const Textbook& t, const Step& step,
   std::array<Bytes, category_names.size()> other{};
   for (const PeakStorage& s : storages) {
     const StepStorage& storage = step.storages[s.storage];
-    const bool kept = storage.category == Category::activation || storage.category == Category::input;
     if (s.rebuilt && storage.category == Category::activation) {
       out.layers += storage.bytes;
-    } else if (s.read_by_recompute && kept) {
+    } else if (!s.rebuilt && s.read_by_recompute && storage.bytes == t.boundary) {
       ++out.boundaries_alive;
       out.boundaries += storage.bytes;
     } else {

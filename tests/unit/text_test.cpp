@@ -44,7 +44,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST_CASE("text: a page with everything on it") {
   CHECK(page(small_model(), all_facts(), {.width = 80}) == R"(
 small tide
-profile ideal: runtime ideal, kernels ideal, model code reference, loop plain
+profile ideal: runtime ideal, kernels ideal, code reference, loop plain
 1,234,567 parameters · 1 step · 7 ops · 18 allocations and frees
 
 Peak        280 B  backward of layers.0.a, at 55 ns
@@ -63,14 +63,14 @@ At the peak, by category                             Highest level by phase
                                                        optimizer          210 B
 
 The 4 largest of 6 tensors at the peak
-      bytes    without  tensor  held by
-      100 B     -100 B  w       parameter
-      100 B      -94 B  gw      gradient until the optimizer
-       30 B      -30 B  mid     read by the running op
-       20 B      -20 B  h       held until backward of layers.0.a
+      bytes       drop  tensor  held by
+      100 B      100 B  w       parameter
+      100 B       94 B  gw      gradient until the optimizer
+       30 B       30 B  mid     read by the running op
+       20 B       20 B  h       held until backward of layers.0.a
 
 Cost
-                  products         other          time
+              matrix FLOPs   other FLOPs          time
   forward          18 FLOP        5 FLOP         25 ns
   recompute         7 FLOP        2 FLOP         10 ns
   backward         36 FLOP                       40 ns
@@ -101,8 +101,8 @@ Warnings
 TEST_CASE("text: a narrow page in plain ASCII") {
   CHECK(page(small_model(), all_facts(), {.width = 60, .ascii = true}) == R"(
 small tide
-profile ideal: runtime ideal, kernels ideal, model code
-reference, loop plain
+profile ideal: runtime ideal, kernels ideal, code reference,
+loop plain
 1,234,567 parameters | 1 step | 7 ops | 18 allocations and
 frees
 
@@ -129,14 +129,14 @@ Highest level by phase
   optimizer          210 B
 
 The 4 largest of 6 tensors at the peak
-      bytes    without  tensor  held by
-      100 B     -100 B  w       parameter
-      100 B      -94 B  gw      gradient until the optimizer
-       30 B      -30 B  mid     read by the running op
-       20 B      -20 B  h       held until ba..of layers.0.a
+      bytes       drop  tensor  held by
+      100 B      100 B  w       parameter
+      100 B       94 B  gw      gradient until the optimizer
+       30 B       30 B  mid     read by the running op
+       20 B       20 B  h       held until backward of a
 
 Cost
-                  products         other          time
+              matrix FLOPs   other FLOPs          time
   forward          18 FLOP        5 FLOP         25 ns
   recompute         7 FLOP        2 FLOP         10 ns
   backward         36 FLOP                       40 ns
@@ -173,7 +173,7 @@ TEST_CASE("text: the least there is") {
   made.op("A", 0).alloc("t", 5).run().free("t");
   CHECK(page(made, {}, {.width = 80}) == R"(
 tidemark
-profile ideal: runtime ideal, kernels ideal, model code reference, loop plain
+profile ideal: runtime ideal, kernels ideal, code reference, loop plain
 1 step · 1 op · 2 allocations and frees
 
 Peak        5 B  forward of A
@@ -185,8 +185,8 @@ At the peak, by category                             Highest level by phase
                                                        forward              5 B
 
 The 1 tensor at the peak
-      bytes    without  tensor  held by
-        5 B       -5 B  t       held until forward of A
+      bytes       drop  tensor  held by
+        5 B        5 B  t       held until forward of A
 )");
 }
 

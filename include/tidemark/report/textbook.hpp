@@ -33,7 +33,7 @@ struct TextbookReason {
 struct TextbookComparison {
   Textbook textbook;
   Bytes formula;
-  std::int64_t boundaries_alive = 0;  // their number: what segments are recomputed from
+  std::int64_t boundaries_alive = 0;  // tensors of that size that a recompute starts from
   Bytes boundaries;
   Bytes layers;                         // rebuilt activations
   Bytes other;                          // what the formula does not speak of

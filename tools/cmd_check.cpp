@@ -31,7 +31,7 @@ int check_rows(const std::string& path) {
 
 /// Against the step that the scenario stands for: besides, reads, leaks and missing ops.
 int check_step(const std::string& path, const std::string& scenario) {
-  const Step step = lower(read_scenario(scenario)).step;
+  const Step step = run(read_scenario(scenario)).step;
   TimelineReader reader(path);
   std::vector<TimelineRow> rows;
   std::vector<SourceLoc> where = {reader.where()};

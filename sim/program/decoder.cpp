@@ -77,11 +77,11 @@ TensorId Decoder::weight(std::string_view part, Shape shape) {
 TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bool bias) {
   const std::int64_t in = tensor(x).shape.back();
   const std::string path(part);
-  // Hugging Face's GPT-2 has Conv1D: weights [in, out], one addmm on the rows.
-  const bool conv1d = is(ModelCode::huggingface) && spec.model_type == "gpt2";
+  // Hugging Face's GPT-2 has Conv1D: weights [in, out] and a bias, one addmm on the rows.
+  const bool conv1d = is(ModelCode::huggingface) && spec.model_type == "gpt2" && bias;
   const TensorId w = weight(path + ".weight", conv1d ? Shape{in, out} : Shape{out, in});
   const TensorId b = bias ? weight(path + ".bias", {out}) : no_tensor;
-  if (!conv1d || !bias) return project(part, x, w, b, out);
+  if (!conv1d) return project(part, x, w, b, out);
   Shape shape = tensor(x).shape;
   shape.back() = out;
   return program.op(OpKind::addmm, name(part), {b, x, w}, std::move(shape), compute);

@@ -1,0 +1,211 @@
+// Whatever decoder of whatever model code under whatever kernels: is its Program sound, and its step in order?
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tidemark/engine/referee.hpp"
+#include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/program/transformer.hpp"
+#include "tidemark/step/kernel.hpp"
+#include "tidemark/step/lower.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+bool coin() { return *rc::gen::inRange(0, 2) == 1; }
+int number(int first, int last) { return *rc::gen::inRange(first, last + 1); }
+std::string one_of(const std::vector<std::string>& names) {
+  return names[static_cast<std::size_t>(number(0, static_cast<int>(names.size()) - 1))];
+}
+
+TransformerSpec any_decoder() {
+  TransformerSpec spec;
+  spec.model_type = one_of({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"});
+  const bool gpt2 = spec.model_type == "gpt2";
+  spec.layers = number(1, 4);
+  spec.kv_heads = number(1, 3);
+  spec.heads = spec.kv_heads * (gpt2 ? 1 : number(1, 3));
+  spec.hidden = spec.heads * number(1, 4) * 2;
+  spec.head_dim = coin() ? 0 : 2 * number(1, 4);
+  if (spec.head_dim == 0 && spec.hidden / spec.heads % 2 != 0) spec.head_dim = 2;
+  spec.ffn_hidden = number(1, 9);
+  spec.vocab = number(1, 20);
+  spec.max_positions = 16;
+  spec.embedding_dropout = coin() ? 0.1 : 0;
+  spec.attention_dropout = coin() ? 0.1 : 0;
+  spec.residual_dropout = coin() ? 0.1 : 0;
+  spec.activation = one_of({"gelu", "gelu_new", "silu", "relu"});
+  spec.gated_ffn = spec.rms_norm = spec.rotary = !gpt2;
+  spec.tied_embeddings = coin();
+  spec.qkv_bias = coin();
+  spec.projection_bias = coin();
+  spec.ffn_bias = coin();
+  spec.qk_norm = coin();
+  spec.attention = one_of({"eager", "sdpa", "flash", "fused"});
+  spec.head = coin() ? "lm" : "none";
+  spec.flops_convention = one_of({"palm", "torchtitan", "megatron"});
+  return spec;
+}
+
+Training any_training() {
+  Training training;
+  training.profile.runtime = one_of({"ideal", "pytorch-1.13", "pytorch-2.6"});
+  training.profile.kernels = one_of({"ideal", "cuda-sm80", "cuda-sm90", "transformer-engine"});
+  training.profile.model_code = one_of({"reference", "huggingface", "megatron", "torchtitan"});
+  const std::vector<DType> floats = {DType::float32, DType::bfloat16, DType::float16};
+  training.dtypes.parameters = floats[static_cast<std::size_t>(number(0, 2))];
+  training.dtypes.compute = floats[static_cast<std::size_t>(number(0, 2))];
+  training.dtypes.autocast = training.dtypes.parameters == DType::float32 && coin();
+  if (coin()) training.dtypes.logits = DType::float32;
+  training.batch = {.size = number(1, 3), .sequence = number(1, 6), .accumulate = number(1, 2)};
+  training.loss = {.chunks = coin() ? 1 : number(1, 4), .fused = number(0, 3) == 0};
+  training.loop = {.logits_held = coin(), .steps = number(1, 2)};
+  return training;
+}
+
+Policy any_policy(int layers) {
+  Policy policy;
+  switch (number(0, 4)) {
+    case 0:
+      policy.kind = policy::None{};
+      break;
+    case 1:
+      policy.kind = policy::Full{};
+      break;
+    case 2:
+      policy.kind = policy::Interval{number(1, layers), coin()};
+      break;
+    case 3:
+      policy.kind = policy::Whole{};
+      break;
+    default: {
+      policy::Selective selective;
+      selective.recompute = {one_of({"core_attn", "attention", "mlp"})};
+      policy.kind = selective;
+    }
+  }
+  return policy;
+}
+
+const Tensor& at(const Program& program, TensorId id) { return program.tensors[static_cast<std::size_t>(id)]; }
+bool is_static(const Tensor& tensor) {
+  return tensor.category == Category::parameter || tensor.category == Category::input;
+}
+
+/// The last element that strides reach lies inside the storage.
+void check_layout(const Program& program, const Tensor& tensor) {
+  RC_ASSERT(tensor.strides.size() == tensor.shape.size());
+  std::int64_t reach = 1;
+  for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+    if (tensor.shape[d] == 0) return;
+    reach += (tensor.shape[d] - 1) * tensor.strides[d];
+  }
+  const Bytes bytes = program.storages[static_cast<std::size_t>(tensor.storage)].bytes;
+  RC_ASSERT(reach * bytes_per_element(tensor.dtype) <= bytes.count);
+}
+
+/// Made before it is read; let go once, not before the last reader.
+void check_lives(const Program& program) {
+  const auto tensors = program.tensors.size();
+  std::vector<int> made(tensors, -1), read(tensors, -1), released(tensors, -1), releases(tensors, 0);
+  for (std::size_t k = 0; k < program.ops.size(); ++k) {
+    const int turn = static_cast<int>(k);
+    for (const TensorId id : program.ops[k].inputs) {
+      RC_ASSERT(is_static(at(program, id)) || made[static_cast<std::size_t>(id)] >= 0);
+      read[static_cast<std::size_t>(id)] = turn;
+    }
+    for (const TensorId id : program.ops[k].outputs) {
+      RC_ASSERT(made[static_cast<std::size_t>(id)] < 0);
+      made[static_cast<std::size_t>(id)] = turn;
+    }
+    for (const TensorId id : program.ops[k].releases) {
+      released[static_cast<std::size_t>(id)] = turn;
+      ++releases[static_cast<std::size_t>(id)];
+    }
+  }
+  for (std::size_t t = 0; t < tensors; ++t) {
+    if (is_static(program.tensors[t])) continue;
+    RC_ASSERT(made[t] >= 0);
+    const bool is_loss = static_cast<TensorId>(t) == program.loss;
+    RC_ASSERT(releases[t] == (is_loss ? 0 : 1));
+    RC_ASSERT(is_loss || (released[t] >= made[t] && released[t] >= read[t]));
+  }
+}
+
+void check_layers(const Program& program) {
+  for (std::size_t k = 1; k < program.ops.size(); ++k) RC_ASSERT(program.ops[k - 1].layer <= program.ops[k].layer);
+  RC_ASSERT(program.layers.front().name == "embedding");
+  RC_ASSERT(program.layers.back().name == "loss");
+}
+
+/// Of an op's forward, from shapes alone.
+std::int64_t products(const Program& program, const ProgramOp& op, bool gradients_in_forward) {
+  const auto extent = [&](TensorId id, std::size_t from_last) {
+    const Shape& shape = at(program, id).shape;
+    return shape[shape.size() - 1 - from_last];
+  };
+  const auto count = [&](TensorId id) { return *element_count(at(program, id).shape); };
+  switch (op.kind) {
+    case OpKind::linear:
+      return 2 * count(op.inputs[0]) * extent(op.inputs[1], 1);
+    case OpKind::addmm:
+      return 2 * count(op.inputs[1]) * extent(op.inputs[2], 0);
+    case OpKind::bmm:
+      return 2 * count(op.outputs[0]) * extent(op.inputs[0], 0);
+    case OpKind::attention:
+      return 4 * count(op.inputs[0]) * extent(op.inputs[1], 1) / 2;
+    case OpKind::linear_cross_entropy:
+      return (gradients_in_forward ? 6 : 2) * count(op.inputs[0]) * extent(op.inputs[1], 1);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("any decoder: tensors lie in their storages, live from maker to last reader, and layers stand together") {
+  CHECK(rc::check([] {
+    const TransformerSpec spec = any_decoder();
+    const Program program = make_transformer(spec, any_training());
+    for (const Tensor& tensor : program.tensors) check_layout(program, tensor);
+    check_lives(program);
+    check_layers(program);
+    RC_ASSERT(parameter_count(program) == parameter_count([&] {
+                TransformerSpec filled = spec;
+                if (filled.head_dim == 0) filled.head_dim = filled.hidden / filled.heads;
+                return filled;
+              }()));
+  }));
+}
+
+TEST_CASE("any decoder: forward FLOPs are 2 m n k of its products") {
+  CHECK(rc::check([] {
+    const Training training = any_training();
+    const Program program = make_transformer(any_decoder(), training);
+    const KernelSet kernels(training.profile.kernels);
+    for (const ProgramOp& op : program.ops) {
+      RC_LOG() << op.name;
+      RC_ASSERT(kernels.kernel(program, op).forward_cost.matmul_flops ==
+                products(program, op, training.profile.kernels != "ideal"));
+    }
+  }));
+}
+
+TEST_CASE("any decoder under any policy: the referee accepts its step") {
+  CHECK(rc::check([] {
+    const TransformerSpec spec = any_decoder();
+    const Training training = any_training();
+    const Program program = make_transformer(spec, training);
+    const Plan plan =
+        make_plan(any_policy(static_cast<int>(spec.layers)), outline(program, KernelSet(training.profile.kernels)));
+    const Step step = lower(program, plan, training);
+    const auto violation = referee(step, simulate(step, {}));
+    if (violation) RC_LOG() << violation->message;
+    RC_ASSERT(!violation);
+  }));
+}

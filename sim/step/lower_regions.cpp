@@ -23,8 +23,13 @@ void ProgramLowering::enter_region(const Turn& turn, const Turn* previous) {
 }
 
 void ProgramLowering::leave_region(const Turn& turn, const Turn* next) {
-  if (!carried_out() || turn.region < 0) return;
+  if (turn.region < 0) return;
   const bool same = next != nullptr && next->region == turn.region;
+  // A plan that stands for itself: what recomputation still names when it ends is let go.
+  if (!carried_out() && recomputes(turn) && !(same && recomputes(*next)))
+    for (const OpIndex k : region(turn.region).ops)
+      for (const TensorId t : op_at(static_cast<std::size_t>(k)).outputs) drop(locals_[static_cast<std::size_t>(t)]);
+  if (!carried_out()) return;
   if (recomputes(turn) && !(same && recomputes(*next))) end_recompute(turn.region);
   if (turn.what == Turn::What::backward && reentrant() && open_region_ == turn.region && !same)
     end_reentrant_backward(turn.region);

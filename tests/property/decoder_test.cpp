@@ -8,6 +8,7 @@
 
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/describe.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/transformer.hpp"
 #include "tidemark/step/kernel.hpp"
@@ -168,6 +169,15 @@ std::int64_t products(const Program& program, const ProgramOp& op, bool gradient
 
 }  // namespace
 
+std::string told(const TransformerSpec& spec, const Training& training) {
+  const Profile& p = training.profile;
+  return spec.model_type + " " + std::to_string(spec.layers) + " layers, " + spec.attention + " attention, head " +
+         spec.head + ", " + p.runtime + ", " + p.kernels + ", " + p.model_code + ", " +
+         std::string(to_string(training.dtypes.compute)) + ", accumulate " + std::to_string(training.batch.accumulate) +
+         ", steps " + std::to_string(training.loop.steps) + ", chunks " + std::to_string(training.loss.chunks) +
+         (training.loss.fused ? ", fused loss" : "") + (training.loop.logits_held ? ", logits held" : "");
+}
+
 TEST_CASE("any decoder: tensors lie in their storages, live from maker to last reader, and layers stand together") {
   CHECK(rc::check([] {
     const TransformerSpec spec = any_decoder();
@@ -201,11 +211,11 @@ TEST_CASE("any decoder under any policy: the referee accepts its step") {
     const TransformerSpec spec = any_decoder();
     const Training training = any_training();
     const Program program = make_transformer(spec, training);
-    const Plan plan =
-        make_plan(any_policy(static_cast<int>(spec.layers)), outline(program, KernelSet(training.profile.kernels)));
+    const Outline out = outline(program, KernelSet(training.profile.kernels));
+    const Plan plan = make_plan(any_policy(static_cast<int>(spec.layers)), out);
     const Step step = lower(program, plan, training);
     const auto violation = referee(step, simulate(step, {}));
-    if (violation) RC_LOG() << violation->message;
+    if (violation) RC_LOG() << violation->message << "; " << told(spec, training) << " under " << describe(plan, out);
     RC_ASSERT(!violation);
   }));
 }

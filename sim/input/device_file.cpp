@@ -48,8 +48,8 @@ Device read_device(const Field& field) {
   if (const std::string_view builtin = builtin_device(name); !builtin.empty())
     return device_of(parse_yaml(std::string(builtin), {name, ""}), name);
   if (!is_path(name))
-    field.fail(fmt::format("unknown device {}{}, or the path of a YAML file", shown(*field.value),
-                           did_you_mean(name, device_names())));
+    field.fail(fmt::format("unknown device {}; expected one of: {}, or the path of a YAML file", shown(*field.value),
+                           joined(device_names())));
   const std::string file = path(field);
   return device_of(read_yaml(file, "a device (YAML)"), std::filesystem::path(file).stem().string());
 }

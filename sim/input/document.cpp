@@ -75,8 +75,8 @@ std::string resolve_path(const DocNode& named_in, const std::string& path) {
   return (std::filesystem::path(directory) / path).lexically_normal().string();
 }
 
-DocPtr read_yaml(const std::string& path, std::string_view expected) {
-  const std::string text = read_text(path, max_document_bytes, expected);
+DocPtr read_yaml(const std::string& path, std::string_view expected, std::int64_t limit) {
+  const std::string text = read_text(path, limit, expected);
   return parse_yaml(text, {path, std::filesystem::path(path).parent_path().string()});
 }
 

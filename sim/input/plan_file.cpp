@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 9> action_names = {
     "forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"};
 constexpr std::array<std::string_view, 3> keep_names = {"none", "input", "all"};
 constexpr std::array<std::string_view, 3> checkpointing_names = {"direct", "reentrant", "nonreentrant"};
+constexpr std::int64_t max_plan_bytes = 64 << 20;
 constexpr std::int64_t max_region = 1'000'000'000;
 
 template <std::size_t N>
@@ -181,7 +182,7 @@ std::string write_plan(const Plan& plan, const Outline& outline) {
 }
 
 Plan read_plan(const std::string& path, const Outline& outline) {
-  return plan_of(read_yaml(path, "a plan (YAML)"), outline);
+  return plan_of(read_yaml(path, "a plan (YAML)", max_plan_bytes), outline);
 }
 
 Plan parse_plan(const std::string& text, const std::string& name, const Outline& outline) {

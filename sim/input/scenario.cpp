@@ -285,6 +285,10 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
   return scenario_of(read_yaml(path, "a scenario (YAML)"), path, sets);
 }
 
+Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& sets) {
+  return scenario_of(parse_yaml(text, {name, ""}), name, sets);
+}
+
 Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::string>& sets) {
   DocPtr document = with_value(empty_map(), "model.family", "transformer", "--config");
   const std::string quoted_config = "'" + flags.config + "'";

@@ -19,7 +19,7 @@ void TreeBuilder::fail(int line, int column, const std::string& message) const {
 
 void TreeBuilder::open(DocNode::Kind kind, int line, int column, std::size_t anchor) {
   if (!open_.empty() && open_.back().node->kind == DocNode::Kind::map && !open_.back().key)
-    fail(line, column, "a key must be a plain text, not a list or a map");
+    fail(line, column, "a key must be a plain text, not a list or a map; is a bracket left open?");
   if (open_.size() >= static_cast<std::size_t>(max_document_depth))
     fail(line, column, "nested deeper than " + std::to_string(max_document_depth) + " levels");
   open_.push_back({make(kind, line, column), anchor, nullptr, {}});
@@ -39,6 +39,11 @@ void TreeBuilder::scalar(std::string text, bool quoted, int line, int column, st
 }
 
 void TreeBuilder::null(int line, int column, std::size_t anchor) {
+  // What is not there has no place of its own; its key has.
+  if (!open_.empty() && open_.back().key) {
+    line = open_.back().key->line;
+    column = open_.back().key->column;
+  }
   place(make(DocNode::Kind::null, line, column), anchor);
 }
 

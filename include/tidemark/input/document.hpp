@@ -50,8 +50,9 @@ std::string shown(const DocNode& node);
 /// Any text as a message may quote it: one line, cut when long.
 std::string shown(std::string_view text);
 
-/// The largest document, the deepest nesting, and the most values that are read.
-inline constexpr std::int64_t max_document_bytes = 16 << 20;
+/// The largest document (numbers for many layers go into a CSV), the deepest nesting, and the most values that are
+/// read.
+inline constexpr std::int64_t max_document_bytes = 4 << 20;
 inline constexpr int max_document_depth = 64;
 inline constexpr std::int64_t max_document_values = 2'000'000;
 
@@ -66,7 +67,7 @@ std::string resolve_path(const DocNode& named_in, const std::string& path);
 DocPtr parse_yaml(const std::string& text, const DocSource& source);
 DocPtr parse_json(const std::string& text, const DocSource& source);
 
-DocPtr read_yaml(const std::string& path, std::string_view expected);
+DocPtr read_yaml(const std::string& path, std::string_view expected, std::int64_t limit = max_document_bytes);
 DocPtr read_json(const std::string& path, std::string_view expected);
 
 }  // namespace tidemark

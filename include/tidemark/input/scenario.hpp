@@ -51,6 +51,9 @@ struct Scenario {
 /// Throws InputError, with file, line and column where there is one, for anything that is not exactly a scenario.
 Scenario read_scenario(const std::string& path, const std::vector<std::string>& sets = {});
 
+/// The same of a text; `name` is its name in messages, and paths in it are relative to the working directory.
+Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& sets = {});
+
 /// The flags of a run without a scenario file, as typed; "" is not given.
 struct ConfigFlags {
   std::string config;    // path of a Hugging Face config.json

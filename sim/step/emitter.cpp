@@ -6,7 +6,8 @@ namespace tidemark {
 
 StorageId Emitter::new_storage(std::string_view name, Bytes bytes, Category category, std::int32_t layer) {
   const auto id = static_cast<StorageId>(step_.storages.size());
-  step_.storages.push_back({bytes, step_.names.id(name), layer, category});
+  // Nobody sees a storage of nothing, so it needs no name.
+  step_.storages.push_back({bytes, bytes.count > 0 ? step_.names.id(name) : 0, layer, category});
   holds_.push_back(1);
   return id;
 }

@@ -171,8 +171,8 @@ void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, 
   op.has_time = counts_.has_times;
   op.time = time;
   op.flops = static_cast<std::int64_t>(flops.count);
-  emit_.begin_op(op, name);
-  store_.acting(name);
+  const OpId id = emit_.begin_op(op, name);
+  store_.acting(emit_.step().ops[id].name);
   if (!step_has_ops_ && step_ > 0) store_.start_step(false);
   step_has_ops_ = true;
 }
@@ -282,7 +282,7 @@ void LayerWalk::drop(const PlanStep& step) {
 
 void LayerWalk::discard_input(std::int32_t layer) {
   const bool last_boundary = layer == counts_.layers();
-  store_.acting(last_boundary ? "Dx" + std::to_string(layer) : op_name("Dx", layer));
+  store_.acting(emit_.step().names.id(last_boundary ? "Dx" + std::to_string(layer) : op_name("Dx", layer)));
   for (const std::int32_t value : last_boundary ? std::vector<std::int32_t>{layer} : inputs(layer)) {
     if (!store_.has_plain(value)) throw InputError(store_.value_label(value) + " is not there to discard");
     store_.let_go(last_boundary ? loss_holder() : layer, value, false);
@@ -292,7 +292,7 @@ void LayerWalk::discard_input(std::int32_t layer) {
 void LayerWalk::discard_saved(std::int32_t layer) {
   if (!store_.has_saved(layer))
     throw InputError("the saved activations of " + layer_label(graph_, layer) + " are not there to drop");
-  store_.acting(graph_.is_chain ? "Dxbar" + std::to_string(layer + 1) : op_name("Dxbar", layer));
+  store_.acting(emit_.step().names.id(op_name("Dxbar", graph_.is_chain ? layer + 1 : layer)));
   store_.free_saved(layer);
 }
 

@@ -28,7 +28,7 @@ class LayerStore {
   void finish();
 
   /// Names who lets go of what goes from here on, for messages.
-  void acting(std::string_view op) { acting_ = emit_.step().names.id(op); }
+  void acting(NameId op) { acting_ = op; }
 
   bool has_plain(std::int32_t v) const { return at(v).plain != no_id; }
   bool has_saved(std::int32_t layer) const { return at(layer + 1).saved != no_id; }

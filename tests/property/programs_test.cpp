@@ -1,0 +1,146 @@
+// Any MLP or transformer under any policy, optimizer and loop: the referee accepts the run, and only recomputation adds
+// work.
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <string>
+
+#include "tidemark/base/errors.hpp"
+#include "tidemark/engine/referee.hpp"
+#include "tidemark/study/pipeline.hpp"
+
+using namespace tidemark;
+
+namespace {
+
+int number(int first, int last) { return *rc::gen::inRange(first, last + 1); }
+bool coin() { return number(0, 1) == 1; }
+template <class T>
+T one_of(std::initializer_list<T> values) {
+  return *rc::gen::elementOf(std::vector<T>(values));
+}
+
+PolicyKind any_policy() {
+  switch (number(0, 7)) {
+    case 0:
+      return policy::None{};
+    case 1:
+      return policy::Full{};
+    case 2:
+      return policy::Interval{number(1, 5), coin()};
+    case 3:
+      return policy::Sqrt{coin()};
+    case 4:
+      return policy::Sequential{number(1, 3)};
+    case 5:
+      return policy::Block{number(1, 3)};
+    case 6:
+      return policy::Whole{};
+    default: {
+      policy::Selective selective;
+      (coin() ? selective.recompute : selective.keep) = {one_of<std::string>({"activation", "attention", "linear"})};
+      return selective;
+    }
+  }
+}
+
+void choose_loop(Scenario& scenario) {
+  scenario.policy.kind = any_policy();
+  scenario.policy.schedule =
+      one_of({RecomputeSchedule::per_segment, RecomputeSchedule::just_in_time, RecomputeSchedule::up_front});
+  scenario.policy.hold_boundaries = coin();
+  Training& training = scenario.training;
+  training.optimizer.kind = one_of(
+      {OptimizerKind::none, OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adam, OptimizerKind::adamw});
+  training.optimizer.multi_tensor = coin();
+  training.optimizer.zero_grad_to_none = coin();
+  training.loop.steps = number(1, 3);
+  training.batch.accumulate = number(1, 3);
+  if (coin()) scenario.device.flops.fill(1e9);
+}
+
+Scenario any_mlp() {
+  Scenario scenario;
+  scenario.family = "mlp";
+  MlpSpec spec;
+  spec.layers = number(1, 6);
+  spec.rows = number(1, 9);
+  spec.width = number(1, 9);
+  spec.hidden = number(1, 9);
+  spec.style = one_of<std::string>({"matmul", "addmm", "linear", "residual", "inplace"});
+  spec.activation = one_of<std::string>({"relu", "gelu", "silu", "tanh"});
+  spec.loss = one_of<std::string>({"mse", "sum"});
+  spec.input_requires_grad = coin();
+  scenario.model = spec;
+  scenario.training.profile = *find_profile("ideal");
+  choose_loop(scenario);
+  return scenario;
+}
+
+Scenario any_transformer() {
+  Scenario scenario;
+  scenario.family = "transformer";
+  TransformerSpec spec;
+  const bool llama = coin();
+  spec.model_type = llama ? "llama" : "gpt2";
+  spec.layers = number(1, 5);
+  spec.kv_heads = number(1, 2);
+  spec.heads = spec.kv_heads * (llama ? number(1, 2) : 1);
+  spec.head_dim = 4;
+  spec.hidden = spec.heads * spec.head_dim;
+  spec.ffn_hidden = 4 * spec.hidden;
+  spec.vocab = 11;
+  spec.max_positions = 8;
+  spec.activation = llama ? "silu" : "gelu_new";
+  spec.gated_ffn = spec.rms_norm = spec.rotary = llama;
+  spec.qkv_bias = spec.projection_bias = spec.ffn_bias = !llama;
+  spec.tied_embeddings = coin();
+  if (coin()) spec.attention_dropout = spec.residual_dropout = spec.embedding_dropout = 0.1;
+  spec.attention = one_of<std::string>({"eager", "sdpa"});
+  scenario.model = spec;
+  scenario.training.profile = *find_profile(one_of<std::string>({"pytorch-cuda", "ideal", "megatron"}));
+  if (coin()) scenario.training.dtypes.compute = DType::bfloat16;
+  scenario.training.batch.size = number(1, 2);
+  scenario.training.batch.sequence = number(1, 8);
+  choose_loop(scenario);
+  return scenario;
+}
+
+Flops executed(const Step& step, bool recompute) {
+  Flops total;
+  for (const StepOp& op : step.ops)
+    if ((op.phase == Phase::recompute) == recompute) total += Flops{op.flops};
+  return total;
+}
+
+/// false: the scenario is one that is refused.
+bool judge(const Scenario& scenario) {
+  Run made;
+  try {
+    made = run(scenario);
+  } catch (const InputError&) {
+    return false;
+  }
+  const std::optional<Violation> found = referee(made.step, made.timeline);
+  if (found) RC_FAIL(std::string(to_string(found->fault)) + ": " + found->message);
+  Scenario plain = scenario;
+  plain.policy = Policy{};
+  const Step uncheckpointed = run(plain).step;
+  RC_ASSERT(executed(uncheckpointed, true) == Flops{});
+  RC_ASSERT(executed(made.step, false) == executed(uncheckpointed, false));
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("any MLP: the referee accepts the run, and only recomputation adds work") {
+  int judged = 0;
+  CHECK(rc::check([&] { judged += static_cast<int>(judge(any_mlp())); }));
+  CHECK(judged > 100);
+}
+
+TEST_CASE("any transformer: the referee accepts the run, and only recomputation adds work") {
+  int judged = 0;
+  CHECK(rc::check([&] { judged += static_cast<int>(judge(any_transformer())); }));
+  CHECK(judged > 100);
+}

@@ -63,17 +63,17 @@ Block profile_block() {
                Type::choice,
                "ideal; pytorch-cuda for a transformer",
                "Fills the four axes below.",
-               {"ideal", "reference", "pytorch-cuda", "megatron"}},
+               {"ideal", "reference", "pytorch-1.13-cpu", "pytorch-2.6-cpu", "pytorch-cuda", "megatron"}},
               {"runtime",
                Type::choice,
                "the preset's",
                "Autograd order, when saved tensors and gradients die.",
-               {"ideal", "reference", "pytorch-2.6"}},
+               {"ideal", "reference", "pytorch-1.13", "pytorch-2.6"}},
               {"kernels",
                Type::choice,
                "the preset's",
                "What each op saves and allocates.",
-               {"ideal", "reference", "cuda-sm80"}},
+               {"ideal", "reference", "cpu-1.13", "cpu-2.6", "cuda-sm80"}},
               {"model_code",
                Type::choice,
                "the preset's",
@@ -93,7 +93,7 @@ Key per_layer(std::string_view name, Type type, std::string_view fallback, std::
 }
 
 Key family_key() {
-  return {"family", Type::choice, "", "The kind of model.", {"chain", "graph", "mlp", "transformer"}};
+  return {"family", Type::choice, "", "The kind of model.", {"chain", "graph", "mlp", "transformer", "program"}};
 }
 
 Block chain_block() {
@@ -199,6 +199,71 @@ Block transformer_block() {
               {"attention", Type::choice, "eager", "How attention is computed.", {"eager", "sdpa", "flash", "fused"}},
               {"head", Type::choice, "lm", "What follows the last block.", {"lm", "none"}},
           }};
+}
+
+std::vector<Key> program_keys() {
+  return {{"parameters",
+           Type::program,
+           "none",
+           "Tensors with gradients, by name: a shape, or a map.",
+           {},
+           "program tensor"},
+          {"inputs", Type::program, "none", "The batch, targets, masks: a shape, or a map.", {}, "program tensor"},
+          {"layers", Type::program, "", "Layers in order, each with its ops.", {}, "program layer"},
+          {"loss", Type::text, "", "The tensor that backward starts from."},
+          {"loss_gradient", Type::text, "ones", "An input given as the loss's gradient."},
+          {"logits", Type::text, "none", "What `loop.logits_held` holds through backward."}};
+}
+
+Block program_model_block() {
+  Block out{
+      "model", "program", {family_key(), {"file", Type::path, "none", "A program file; the keys below stand in it."}}};
+  for (Key& key : program_keys()) {
+    if (key.fallback.empty()) key.fallback = "the file's";
+    out.keys.push_back(key);
+  }
+  return out;
+}
+
+Block program_block() { return {"program", "", program_keys()}; }
+
+Block program_tensor_block() {
+  return {"program tensor",
+          "",
+          {{"shape", Type::integers, "", "Its extents."},
+           {"dtype", Type::dtype, "float32", "Its elements."},
+           {"requires_grad", Type::boolean, "true for parameters", "A gradient flows to it."}}};
+}
+
+Block program_layer_block() {
+  return {"program layer",
+          "",
+          {{"name", Type::text, "", "What policies and results call it; \"loss\" is the loss."},
+           {"type", Type::text, "block or other", "For policy `rule`."},
+           {"block", Type::boolean, "false", "Policies count and recompute it."},
+           {"ops", Type::program, "none", "Ops and releases in order.", {}, "program op"}}};
+}
+
+Block program_op_block() {
+  return {"program op",
+          "",
+          {{"op", Type::text, "", "The op's kind, or reshape, transpose, slice."},
+           {"name", Type::text, "the first result's", "Its name within the layer."},
+           {"in", Type::texts, "", "Operands, by name."},
+           {"out", Type::texts, "", "Results, by name."},
+           {"shape", Type::integers, "the operands'", "Of a reshape or a custom op's result."},
+           {"dims", Type::integers, "none", "transpose: two dimensions; slice, split, cat: one."},
+           {"sizes", Type::integers, "none", "split: the parts' extents; slice: start and length."},
+           {"dtype", Type::dtype, "the operands'", "Of a cast's or custom op's result."},
+           {"in_place", Type::boolean, "false", "The result is the first operand's storage."},
+           {"probability", Type::number, "0", "Of a dropout."},
+           {"causal", Type::boolean, "false", "Of an attention."},
+           {"saved", Type::size, "0 B", "custom: what it saves besides its operands."},
+           {"forward_temporary", Type::size, "0 B", "custom: alive only while it runs."},
+           {"backward_temporary", Type::size, "0 B", "custom: alive only while its backward runs."},
+           {"forward_flops", Type::flops, "0 FLOP", "custom: of its forward."},
+           {"backward_flops", Type::flops, "0 FLOP", "custom: of its backward."},
+           {"release", Type::texts, "none", "In place of an op: names that let go here, in this order."}}};
 }
 
 Block policy_block(std::string_view kind, std::vector<Key> own) {
@@ -350,8 +415,10 @@ std::vector<Block> plan_blocks() {
 }
 
 std::vector<Block> make_blocks() {
-  std::vector<Block> out = {scenario_block(), profile_block(), chain_block(),
-                            graph_block(),    mlp_block(),     transformer_block()};
+  std::vector<Block> out = {scenario_block(),      profile_block(),   chain_block(),
+                            graph_block(),         mlp_block(),       transformer_block(),
+                            program_model_block(), program_block(),   program_tensor_block(),
+                            program_layer_block(), program_op_block()};
   for (const auto& more : {policy_blocks(), setting_blocks(), device_blocks(), plan_blocks()})
     out.insert(out.end(), more.begin(), more.end());
   return out;

@@ -11,6 +11,7 @@
 #include "tidemark/input/layers.hpp"
 #include "tidemark/input/plan_file.hpp"
 #include "tidemark/input/policy_reader.hpp"
+#include "tidemark/input/program_file.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/settings.hpp"
 #include "tidemark/step/kernel.hpp"
@@ -66,7 +67,6 @@ class ScenarioReader {
     const DocPtr family = model.value->find("family");
     if (!family) throw InputError(model.where(), "missing key 'family' in 'model'");
     const Field field{block("model", "chain").find("family"), family};
-    refuse_unavailable(field, {"program"});
     out_.family = choice(field);
   }
 
@@ -81,7 +81,7 @@ class ScenarioReader {
 
   void read_profile() {
     Profile& profile = out_.training.profile;
-    profile = *find_profile(out_.family == "transformer" ? "pytorch-cuda" : "ideal");
+    profile = *find_profile(out_.family == "transformer" || out_.family == "program" ? "pytorch-cuda" : "ideal");
     const auto map = sub("profile");
     if (!map) return;
     if (const auto preset = map->optional("preset")) {
@@ -117,7 +117,7 @@ class ScenarioReader {
     const auto map = sub("batch");
     if (!map) return;
     for (const Field& field : map->fields())
-      if (out_.family == "mlp" && field.key->name != "accumulate") no_meaning(field);
+      if (out_.family != "transformer" && field.key->name != "accumulate") no_meaning(field);
     Batch& batch = out_.training.batch;
     batch.size = map->get(
         "size", [](const Field& f) { return positive_integer(f); }, batch.size);
@@ -191,6 +191,7 @@ class ScenarioReader {
     if (out_.family == "graph") out_.model = read_graph(model);
     if (out_.family == "mlp") out_.model = mlp(model);
     if (out_.family == "transformer") out_.model = transformer(model);
+    if (out_.family == "program") out_.model = read_program(model);
   }
 
   LayerGraph chain(const YamlMap& model) const {
@@ -304,6 +305,7 @@ Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::s
 Outline outline(const Scenario& scenario) {
   if (const auto* graph = std::get_if<LayerGraph>(&scenario.model)) return outline(*graph);
   const KernelSet kernels(scenario.training.profile.kernels);
+  if (const auto* program = std::get_if<Program>(&scenario.model)) return outline(*program, kernels);
   if (const auto* mlp = std::get_if<MlpSpec>(&scenario.model))
     return outline(make_mlp(*mlp, scenario.training), kernels);
   return outline(make_transformer(std::get<TransformerSpec>(scenario.model), scenario.training), kernels);

@@ -13,8 +13,8 @@ struct Preset {
 const std::array<Preset, 8> presets = {{
     {{"ideal", "ideal", "ideal", "reference", "plain"}, true},
     {{"reference", "reference", "reference", "reference", "plain"}, true},
-    {{"pytorch-1.13-cpu", "pytorch-1.13", "cpu-1.13", "huggingface", "huggingface"}, false},
-    {{"pytorch-2.6-cpu", "pytorch-2.6", "cpu-2.6", "huggingface", "huggingface"}, false},
+    {{"pytorch-1.13-cpu", "pytorch-1.13", "cpu-1.13", "huggingface", "huggingface"}, true},
+    {{"pytorch-2.6-cpu", "pytorch-2.6", "cpu-2.6", "huggingface", "huggingface"}, true},
     {{"pytorch-cuda", "pytorch-2.6", "cuda-sm80", "huggingface", "huggingface"}, true},
     {{"megatron", "pytorch-2.6", "cuda-sm80", "megatron", "megatron"}, true},
     {{"torchtitan", "pytorch-2.6", "cuda-sm90", "torchtitan", "torchtitan"}, false},

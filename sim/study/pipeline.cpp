@@ -23,6 +23,10 @@ Step lower_model(const TransformerSpec& spec, const Plan& plan, const Scenario& 
   return lower(make_transformer(spec, scenario.training), plan, scenario.training);
 }
 
+Step lower_model(const Program& program, const Plan& plan, const Scenario& scenario) {
+  return lower(program, plan, scenario.training);
+}
+
 }  // namespace
 
 Plan plan_of(const Scenario& scenario, const Outline& outline) { return make_plan(scenario.policy, outline); }

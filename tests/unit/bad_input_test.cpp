@@ -131,10 +131,10 @@ TEST_CASE("bad input: keys") {
        "s.yaml:1:8: error: 'model' must be a map such as {family: chain, layers: 36}, not 'chain'"},
       {"a model without family", "model: {layers: 3}", "s.yaml:1:8: error: missing key 'family' in 'model'"},
       {"an unknown family", "model: {family: chian}",
-       "s.yaml:1:17: error: 'family' must be one of chain, graph, mlp, transformer, not 'chian'; did you mean "
+       "s.yaml:1:17: error: 'family' must be one of chain, graph, mlp, transformer, program, not 'chian'; did you mean "
        "'chain'?"},
-      {"a family of later", "model: {family: program}",
-       "s.yaml:1:17: error: 'family' 'program' is not available yet; available are: chain, graph, mlp, transformer"},
+      {"a program without layers", "model: {family: program}",
+       "s.yaml:1:8: error: missing key 'layers' in model 'program'"},
       {"a chain without layers", "model: {family: chain}", "s.yaml:1:8: error: missing key 'layers' in model 'chain'"},
       {"a list instead of a map", "- model",
        "s.yaml:1:1: error: 'scenario' must be a map of keys such as 'name: ...', "
@@ -169,10 +169,12 @@ TEST_CASE("bad input: keys that this family cannot use") {
       {"an allocator of later", chain + "allocator: {kind: cuda_caching}",
        "s.yaml:2:19: error: 'kind' 'cuda_caching' is not available yet; available are: live"},
       {"a profile of later", gpt2 + "profile: torchtitan",
-       "s.yaml:2:10: error: 'preset' 'torchtitan' is not available yet; available are: ideal, reference, pytorch-cuda, "
+       "s.yaml:2:10: error: 'preset' 'torchtitan' is not available yet; available are: ideal, reference, "
+       "pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
        "megatron"},
       {"an unknown profile", gpt2 + "profile: pytorch_cuda",
-       "s.yaml:2:10: error: 'preset' must be one of ideal, reference, pytorch-cuda, megatron, not 'pytorch_cuda'; did "
+       "s.yaml:2:10: error: 'preset' must be one of ideal, reference, pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
+       "megatron, not 'pytorch_cuda'; did "
        "you mean 'pytorch-cuda'?"},
       {"ranks of later", chain + "parallel: {tensor: 2}",
        "s.yaml:2:11: error: 'parallel' is not available yet; leave it out, or write {}"},

@@ -27,6 +27,7 @@ enum class ValueType : std::uint8_t {
   integers,   // an integer or a list of integers
   ranges,     // blocks: 3, or "0-3,8-11"
   steps,      // of a plan file
+  program,    // part of a forward program; `block` names the table of its entries
 };
 
 struct Key {

@@ -2,7 +2,7 @@
 ///
 /// Only `model` is required. What is not given:
 ///   name                the file's name without its ending
-///   profile             ideal for chain, graph and mlp; pytorch-cuda for transformer
+///   profile             ideal for chain, graph and mlp; pytorch-cuda for transformer and program
 ///   batch               one sequence of one token, one micro-batch a step
 ///   dtype               float32 for parameters, activations and optimizer state; gradients as the parameters
 ///   optimizer           none; multi_tensor and zero_grad: none (gradients born anew each step) with one
@@ -31,12 +31,12 @@
 
 namespace tidemark {
 
-using ModelSpec = std::variant<LayerGraph, MlpSpec, TransformerSpec>;
+using ModelSpec = std::variant<LayerGraph, MlpSpec, TransformerSpec, Program>;
 
 struct Scenario {
   std::string name;
   std::string file;    // where it came from, for messages; "" without one
-  std::string family;  // chain, graph, mlp, transformer
+  std::string family;  // chain, graph, mlp, transformer, program
   ModelSpec model;
   Policy policy;
   Training training;

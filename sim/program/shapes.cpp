@@ -1,0 +1,242 @@
+#include "tidemark/program/shapes.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tidemark/base/errors.hpp"
+#include "tidemark/program/strides.hpp"
+
+namespace tidemark {
+namespace {
+
+[[noreturn]] void misfit(OpKind kind, const std::string& needs, std::span<const Tensor> operands) {
+  std::string got;
+  for (const Tensor& operand : operands) got += (got.empty() ? "" : " and ") + to_string(operand.shape);
+  throw InputError(std::string(to_string(kind)) + " needs " + needs + ", not " + got);
+}
+
+void require(bool fits, OpKind kind, const std::string& needs, std::span<const Tensor> operands) {
+  if (!fits) misfit(kind, needs, operands);
+}
+
+Result fresh(Shape shape, DType dtype) {
+  Shape strides = contiguous_strides(shape);
+  return {std::move(shape), std::move(strides), dtype, false};
+}
+
+/// Pointwise results keep a dense operand's order of dimensions (E10).
+Result like(const Tensor& operand) {
+  Result out = fresh(operand.shape, operand.dtype);
+  if (is_dense(operand.shape, operand.strides)) out.strides = operand.strides;
+  return out;
+}
+
+Result broadcast(OpKind kind, std::span<const Tensor> operands) {
+  const std::string needs = "shapes that broadcast";
+  require(operands.size() == 2, kind, "two operands", operands);
+  const Shape& a = operands[0].shape;
+  const Shape& b = operands[1].shape;
+  Shape out(std::max(a.size(), b.size()));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    require(x == y || x == 1 || y == 1, kind, needs, operands);
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  for (const Tensor& operand : operands)
+    if (operand.shape == out) return like(operand);
+  return fresh(std::move(out), operands[0].dtype);
+}
+
+Result product(OpKind kind, std::span<const Tensor> operands) {
+  const std::size_t x = kind == OpKind::addmm ? 1 : 0;
+  const bool transposed = kind == OpKind::linear;
+  require(operands.size() >= x + 2, kind, "its operands", operands);
+  const Shape& a = operands[x].shape;
+  const Shape& w = operands[x + 1].shape;
+  require(!a.empty() && w.size() == 2 && a.back() == w[transposed ? 1 : 0], kind,
+          transposed ? "[.., k] and [n, k]" : "[.., k] and [k, n]", operands);
+  Shape out = a;
+  out.back() = w[transposed ? 0 : 1];
+  const std::size_t bias = kind == OpKind::addmm ? 0 : 2;
+  const bool has_bias = kind == OpKind::addmm || (kind == OpKind::linear && operands.size() > 2);
+  require(!has_bias || operands[bias].shape == Shape{out.back()}, kind, "a bias of [n]", operands);
+  return fresh(std::move(out), operands[x].dtype);
+}
+
+Result batched_product(std::span<const Tensor> operands) {
+  require(operands.size() == 2 && operands[0].shape.size() == 3 && operands[1].shape.size() == 3 &&
+              operands[0].shape[0] == operands[1].shape[0] && operands[0].shape[2] == operands[1].shape[1],
+          OpKind::bmm, "[b, m, k] and [b, k, n]", operands);
+  return fresh({operands[0].shape[0], operands[0].shape[1], operands[1].shape[2]}, operands[0].dtype);
+}
+
+Result loss(OpKind kind, std::span<const Tensor> operands) {
+  require(operands.size() >= 2, kind, "a prediction and a target", operands);
+  const bool classes = kind != OpKind::mse_loss;
+  const std::optional<std::int64_t> rows = element_count(operands[1].shape);
+  const bool fits = classes ? !operands[0].shape.empty() &&
+                                  element_count(operands[0].shape) == checked_product(*rows, operands[0].shape.back())
+                            : operands[0].shape == operands[1].shape;
+  require(fits, kind, classes ? "[.., classes] and one target a row" : "two equal shapes", operands);
+  return fresh({}, operands[0].dtype);
+}
+
+std::size_t dimension(OpKind kind, const Tensor& operand, const std::vector<std::int64_t>& dims, std::size_t i) {
+  const auto rank = static_cast<std::int64_t>(operand.shape.size());
+  const std::int64_t dim = i < dims.size() ? dims[i] : -1;
+  const std::int64_t index = dim < 0 ? dim + rank : dim;
+  if (index < 0 || index >= rank)
+    throw InputError(std::string(to_string(kind)) + " names dimension " + std::to_string(dim) +
+                     " of a tensor of shape " + to_string(operand.shape));
+  return static_cast<std::size_t>(index);
+}
+
+Result view(const Tensor& operand, const ResultRequest& request) {
+  Result out{operand.shape, operand.strides, operand.dtype, true};
+  if (request.slice) {
+    const std::size_t dim = dimension(OpKind::view, operand, request.dims, 0);
+    if (request.sizes.size() != 2 || request.sizes[0] < 0 || request.sizes[1] <= 0 ||
+        request.sizes[0] + request.sizes[1] > operand.shape[dim])
+      throw InputError("a slice needs [start, length] inside dimension " + std::to_string(dim) + " of " +
+                       to_string(operand.shape));
+    out.shape[dim] = request.sizes[1];
+  } else if (request.dims.size() == 2) {
+    const std::size_t a = dimension(OpKind::view, operand, request.dims, 0);
+    const std::size_t b = dimension(OpKind::view, operand, request.dims, 1);
+    std::swap(out.shape[a], out.shape[b]);
+    std::swap(out.strides[a], out.strides[b]);
+  } else {
+    const auto strides = view_strides(operand.shape, operand.strides, request.shape);
+    if (!strides)
+      throw InputError("a view of shape " + to_string(request.shape) + " cannot be had of a tensor of shape " +
+                       to_string(operand.shape) + " and strides " + to_string(operand.strides) + " without a copy");
+    out.shape = request.shape;
+    out.strides = *strides;
+  }
+  return out;
+}
+
+std::vector<Result> split(const Tensor& operand, const ResultRequest& request) {
+  const std::size_t dim = dimension(OpKind::split, operand, request.dims, 0);
+  std::int64_t total = 0;
+  std::vector<Result> out;
+  for (const std::int64_t size : request.sizes) {
+    total += size;
+    Result& part = out.emplace_back(Result{operand.shape, operand.strides, operand.dtype, true});
+    part.shape[dim] = size;
+  }
+  if (total != operand.shape[dim])
+    throw InputError("the parts of a split add up to " + std::to_string(total) + ", the dimension has " +
+                     std::to_string(operand.shape[dim]));
+  return out;
+}
+
+Result cat(std::span<const Tensor> operands, const ResultRequest& request) {
+  const std::size_t dim = dimension(OpKind::cat, operands[0], request.dims, 0);
+  Shape out = operands[0].shape;
+  for (const Tensor& operand : operands.subspan(1)) {
+    Shape rest = operand.shape, first = operands[0].shape;
+    require(rest.size() == first.size(), OpKind::cat, "shapes of one rank", operands);
+    out[dim] += rest[dim];
+    rest[dim] = first[dim] = 0;
+    require(rest == first, OpKind::cat, "shapes that agree but for one dimension", operands);
+  }
+  return fresh(std::move(out), operands[0].dtype);
+}
+
+Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultRequest& request) {
+  const Tensor& x = operands[0];
+  switch (kind) {
+    case OpKind::embedding: {
+      require(operands.size() == 2 && operands[1].shape.size() == 2, kind, "ids and a table [n, d]", operands);
+      Shape out = x.shape;
+      out.push_back(operands[1].shape[1]);
+      return fresh(std::move(out), operands[1].dtype);
+    }
+    case OpKind::linear:
+    case OpKind::matmul:
+    case OpKind::addmm:
+      return product(kind, operands);
+    case OpKind::bmm:
+      return batched_product(operands);
+    case OpKind::add:
+    case OpKind::mul:
+    case OpKind::masked_fill: {
+      Result out = broadcast(kind, operands);
+      out.dtype = x.dtype;
+      return out;
+    }
+    case OpKind::layer_norm:
+    case OpKind::rms_norm:
+      require(operands.size() >= 2 && !x.shape.empty() && operands[1].shape == Shape{x.shape.back()}, kind,
+              "[.., d] and a weight of [d]", operands);
+      return fresh(x.shape, x.dtype);
+    case OpKind::mean: {
+      require(!x.shape.empty(), kind, "at least one dimension", operands);
+      Shape out = x.shape;
+      out.back() = 1;
+      return fresh(std::move(out), x.dtype);
+    }
+    case OpKind::swiglu: {
+      require(operands.size() == 2 ? operands[1].shape == x.shape : x.shape.back() % 2 == 0, kind,
+              "two equal shapes, or both halves in one", operands);
+      Shape out = x.shape;
+      if (operands.size() == 1) out.back() /= 2;
+      return fresh(std::move(out), x.dtype);
+    }
+    case OpKind::attention: {
+      require(operands.size() == 3 && x.shape.size() == 4 && operands[1].shape.size() == 4 &&
+                  operands[1].shape[3] == x.shape[3] && operands[2].shape.size() == 4 &&
+                  operands[1].shape[2] == operands[2].shape[2],
+              kind, "queries, keys and values [batch, heads, rows, d]", operands);
+      Shape out = x.shape;
+      out[3] = operands[2].shape[3];
+      return fresh(std::move(out), x.dtype);
+    }
+    case OpKind::contiguous:
+      return fresh(x.shape, x.dtype);
+    case OpKind::cast: {
+      Result out = like(x);
+      if (!request.dtype) throw InputError("cast needs the dtype it casts to");
+      out.dtype = *request.dtype;
+      return out;
+    }
+    case OpKind::view:
+      return view(x, request);
+    case OpKind::cat:
+      return cat(operands, request);
+    case OpKind::nll_loss:
+    case OpKind::cross_entropy:
+    case OpKind::mse_loss:
+      return loss(kind, operands);
+    case OpKind::sum:
+      return fresh({}, x.dtype);
+    case OpKind::custom:
+      return fresh(request.shape.empty() ? x.shape : request.shape, request.dtype.value_or(x.dtype));
+    default:
+      return like(x);  // pointwise
+  }
+}
+
+}  // namespace
+
+std::string to_string(const Shape& shape) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+std::vector<Result> results(OpKind kind, std::span<const Tensor> operands, const ResultRequest& request) {
+  if (operands.empty()) throw InputError(std::string(to_string(kind)) + " needs at least one operand");
+  if (kind == OpKind::split) return split(operands[0], request);
+  Result out = one_result(kind, operands, request);
+  if (request.in_place) {
+    require(out.shape == operands[0].shape, kind, "a result of its first operand's shape to be in place", operands);
+    out.alias = true;
+    out.strides = operands[0].strides;
+  }
+  return {out};
+}
+
+}  // namespace tidemark

@@ -89,8 +89,11 @@ class Chooser {
 
   std::vector<OpChoice>& ops_of(std::int32_t layer) { return out_.ops[static_cast<std::size_t>(layer)]; }
   void close_region(std::int32_t layer) {
+    bind_in_place(layer);
+    take_views_along(layer);
     if (out_.has(layer, OpChoice::rerun) || out_.has(layer, OpChoice::cached)) out_.regions.push_back({layer});
   }
+  void bind_in_place(std::int32_t layer);
   void take_views_along(std::int32_t layer);
   std::vector<std::int32_t> selected_blocks(const policy::Selective& p) const;
 
@@ -99,12 +102,28 @@ class Chooser {
   Choices out_;
 };
 
-/// A view of what is dropped would keep it alive by its storage, so it is made again with it. It owns no bytes.
+/// What is written in place and what it writes over are one storage: one choice for both, to cache before to run again.
+void Chooser::bind_in_place(std::int32_t layer) {
+  auto& choices = ops_of(layer);
+  const auto& ops = at(outline_, layer).ops;
+  const auto bind = [&](std::size_t k) {
+    const auto& over = ops[k].overwrites;
+    if (!over || over->layer != layer) return;
+    OpChoice& made = choices[static_cast<std::size_t>(over->op)];
+    made = choices[k] = std::max(made, choices[k]);
+  };
+  for (std::size_t k = 0; k < ops.size(); ++k) bind(k);
+  for (std::size_t k = ops.size(); k-- > 0;) bind(k);
+}
+
+/// There is nothing to cache of a view, and a view of what is dropped would keep that alive by its storage: either is
+/// made again.
 void Chooser::take_views_along(std::int32_t layer) {
   auto& choices = ops_of(layer);
   const auto& ops = at(outline_, layer).ops;
   for (std::size_t k = 0; k < ops.size(); ++k) {
-    if (choices[k] != OpChoice::hold || (ops[k].kind != "view" && ops[k].kind != "split")) continue;
+    if (!is_view(ops[k])) continue;
+    if (choices[k] == OpChoice::cached) choices[k] = OpChoice::rerun;
     if (std::ranges::any_of(ops[k].inputs, [&](const OpRef& input) {
           return input.layer == layer && choices[static_cast<std::size_t>(input.op)] == OpChoice::rerun;
         }))
@@ -140,7 +159,6 @@ Choices Chooser::operator()(const policy::Selective& p) {
     if (!p.recompute.empty()) dropped = matching_ops(p.recompute, at(outline_, layer));
     for (std::size_t k = 0; k < keep.size(); ++k)
       if (dropped[k]) ops_of(layer)[k] = keep[k] ? OpChoice::cached : OpChoice::rerun;
-    take_views_along(layer);
     close_region(layer);
   }
   return out_;
@@ -175,7 +193,6 @@ Choices Chooser::operator()(const policy::Rule& p) {
     } else {
       ask(layer, row.type, std::vector<bool>(row.ops.size(), true));
     }
-    take_views_along(layer);
     close_region(layer);
   }
   return out_;

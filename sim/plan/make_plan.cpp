@@ -1,19 +1,52 @@
-#include "tidemark/plan/policy.hpp"
+#include <map>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/plan/choices.hpp"
 #include "tidemark/plan/order.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/plan/selection.hpp"
 #include "tidemark/plan/sequence.hpp"
 #include "tidemark/plan/validity.hpp"
 
 namespace tidemark {
 namespace {
 
+using Kind = Checkpointing::Kind;
+
 /// A plan that is ordered already leaves nothing for the schedule to say.
 void check_no_schedule(const Policy& policy) {
   if (policy.schedule != RecomputeSchedule::per_segment || !policy.on_grad_of.empty() || !policy.nested.empty())
     throw InputError(
         "a finished plan says itself when it recomputes; expected no 'schedule', 'on_grad_of' or 'nested'");
+}
+
+/// torch.utils.checkpoint runs a region again when its backward begins, and knows two answers for an op inside: run it
+/// again, or take the result it has cached. Only its non-reentrant form has the second.
+void fit_to_framework(const Policy& policy, const Outline& outline, Choices& choices) {
+  if (policy.checkpointing.kind == Kind::direct) return;
+  if (policy.schedule != RecomputeSchedule::per_segment || !policy.nested.empty())
+    throw InputError(
+        "torch's checkpointing says itself when a region runs again; expected schedule per_segment and no 'nested', "
+        "or checkpointing direct");
+  for (const auto& region : choices.regions)
+    for (const std::int32_t layer : region) {
+      if (choices.is_whole(layer)) continue;
+      if (policy.checkpointing.kind == Kind::reentrant)
+        throw InputError(
+            "re-entrant checkpointing runs whole regions again and cannot select ops; expected nonreentrant or direct");
+      const auto& ops = outline.layers[static_cast<std::size_t>(layer)].ops;
+      for (std::size_t k = 0; k < ops.size(); ++k)
+        if (OpChoice& choice = choices.ops[static_cast<std::size_t>(layer)][k]; choice == OpChoice::hold)
+          choice = is_view(ops[k]) ? OpChoice::rerun : OpChoice::cached;
+    }
+}
+
+/// From 0, in the order of their first step.
+void renumber_regions(Plan& plan) {
+  std::map<std::int32_t, std::int32_t> numbers;
+  for (PlanStep& step : plan.steps)
+    if (step.region >= 0)
+      step.region = numbers.emplace(step.region, static_cast<std::int32_t>(numbers.size())).first->second;
 }
 
 Plan ordered(const Policy& policy, const Outline& outline) {
@@ -23,9 +56,13 @@ Plan ordered(const Policy& policy, const Outline& outline) {
   }
   if (const auto* given = std::get_if<policy::Given>(&policy.kind)) {
     check_no_schedule(policy);
-    return complete(given->plan, outline);
+    Plan plan = complete(given->plan, outline);
+    renumber_regions(plan);
+    return plan;
   }
-  return put_in_order(choose(policy.kind, outline), policy, outline);
+  Choices choices = choose(policy.kind, outline);
+  fit_to_framework(policy, outline, choices);
+  return put_in_order(choices, policy, outline);
 }
 
 }  // namespace

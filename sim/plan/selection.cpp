@@ -66,6 +66,8 @@ std::vector<bool> matching_ops(const std::vector<std::string>& patterns, const O
   return out;
 }
 
+bool is_view(const OutlineOp& op) { return op.kind == "view" || op.kind == "split"; }
+
 void check_patterns(const std::vector<std::string>& patterns, const Outline& outline,
                     const std::vector<std::int32_t>& layers) {
   std::vector<bool> used(patterns.size(), false);

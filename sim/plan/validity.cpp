@@ -55,13 +55,18 @@ class Walk {
   std::vector<std::vector<std::vector<OpRef>>> readers_;  // by layer, by op: ops that read it
   std::vector<std::vector<std::int32_t>> reads_;          // by layer: other layers
   std::vector<OutputState> outputs_;                      // by layer
+  std::vector<std::int32_t> regions_;                     // by layer: that its forward step names
   bool model_input_ = true;                               // of a chain
   bool loss_done_ = false;
   std::size_t position_ = 0;
 };
 
 Walk::Walk(const Plan& plan, const Outline& outline)
-    : plan_(plan), outline_(outline), reads_(outline.layers.size()), outputs_(outline.layers.size()) {
+    : plan_(plan),
+      outline_(outline),
+      reads_(outline.layers.size()),
+      outputs_(outline.layers.size()),
+      regions_(outline.layers.size(), -1) {
   for (const OutlineLayer& layer : outline.layers) {
     ops_.emplace_back(layer.ops.size());
     readers_.emplace_back(layer.ops.size());
@@ -142,6 +147,7 @@ void Walk::discard_input(std::int32_t layer) {
 void Walk::forward(const PlanStep& step) {
   if (is_loss(step.layer)) refuse("runs the loss as a layer; expected the loss step");
   if (loss_done_) refuse("runs forward after the loss; expected recompute");
+  regions_[index(step.layer)] = step.region;
   const std::vector<std::int32_t> run = ops_of(step);
   require_inputs(step.layer);
   for (const std::int32_t k : run) {
@@ -162,6 +168,8 @@ void Walk::recompute(const PlanStep& step) {
   for (const std::int32_t k : run) {
     OpState& op = ops(step.layer)[index(k)];
     if (!op.ran) refuse("runs again what has not run forward");
+    if (plan_.checkpointing.kind != Checkpointing::Kind::direct && regions_[index(step.layer)] < 0)
+      refuse("runs again outside of any region; torch's checkpointing knows regions only");
     if (op.backward) refuse("runs again what has run backward");
     op.saved = op.saved || step.keep == Keep::all;
   }

@@ -82,8 +82,12 @@ Outline outline(const Program& program, const KernelSet& kernels) {
         row.saved_bytes += program.storages[static_cast<std::size_t>(tensor.storage)].bytes;
     }
     layer.saved_bytes += row.saved_bytes;
-    for (const TensorId id : op.inputs)
-      if (const auto& made = maker[static_cast<std::size_t>(id)]) row.inputs.push_back(*made);
+    for (const TensorId id : op.inputs) {
+      const auto& made = maker[static_cast<std::size_t>(id)];
+      if (made) row.inputs.push_back(*made);
+      if (op.attributes.in_place && at(program, id).storage == at(program, op.outputs.front()).storage)
+        row.overwrites = made;
+    }
     std::ranges::sort(row.inputs);
     row.inputs.erase(std::unique(row.inputs.begin(), row.inputs.end()), row.inputs.end());
     for (const TensorId id : op.outputs)

@@ -78,6 +78,15 @@ TEST_CASE("mlp: an op's inputs are the ops that made what it reads") {
   CHECK(layer.ops[2].saved_bytes == Bytes{H});
 }
 
+TEST_CASE("mlp: in place, an op says what it writes over") {
+  MlpSpec spec;
+  spec.style = "inplace";
+  const OutlineLayer layer = ideal_outline(spec).layers[1];  // fc1, relu over it, fc2, + bias over it
+  CHECK(layer.ops[1].overwrites == OpRef{1, 0});
+  CHECK(layer.ops[0].overwrites == std::nullopt);
+  CHECK(layer.ops[2].overwrites == std::nullopt);
+}
+
 TEST_CASE("mlp: mistakes are named") {
   struct Case {
     std::string name;

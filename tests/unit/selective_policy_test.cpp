@@ -156,6 +156,45 @@ TEST_CASE("selective: a view goes with what it looks at") {
                                      {"out", "view", {4}}},
                                     0));
   CHECK(plan_of(policy_of(recompute({"gelu"})), outline) == "Fe0 D0[1-3] L Fe0[1-3] B0");
+  // Nothing of a view can be kept.
+  CHECK(plan_of(policy_of(keep({"view", "linear"})), outline) == "Fe0 D0 L Fe0[1-3,5] B0");
+}
+
+TEST_CASE("selective: what is written in place goes with what it writes over") {
+  Outline outline;
+  outline.layers.push_back(layer_of(
+      0, "layers.0", true,
+      {{"up", "linear", {}}, {"act", "relu", {0}}, {"act2", "tanh", {1}}, {"down", "matmul", {2}}, {"sum", "add", {3}}},
+      0));
+  auto& ops = outline.layers[0].ops;
+  ops[1].overwrites = {0, 0};
+  ops[2].overwrites = {0, 1};
+  ops[4].overwrites = {0, 3};
+  CHECK(plan_of(policy_of(recompute({"relu"})), outline) == "Fe0 D0[0-2] L Fe0[0-2] B0");
+  CHECK(plan_of(policy_of(recompute({"up"})), outline) == "Fe0 D0[0-2] L Fe0[0-2] B0");
+  CHECK(plan_of(policy_of(keep({"tanh"})), outline) == "Fe0 D0 L Fe0[3-4] B0");
+  CHECK(plan_of(policy_of(keep({"linear"})), outline) == "Fe0 D0 L Fe0[3-4] B0");
+}
+
+TEST_CASE("selective: under torch's checkpointing") {
+  Policy policy = policy_of(recompute({"softmax"}));
+  policy.checkpointing.kind = Checkpointing::Kind::nonreentrant;
+  // All of the block is the region: what does not run again is cached.
+  CHECK(plan_of(policy, transformer_outline(1)) == "Fe0 D0 L Fe0[2] B0");
+  policy.checkpointing.kind = Checkpointing::Kind::reentrant;
+  CHECK(message_of(policy, transformer_outline(1)) ==
+        "error: re-entrant checkpointing runs whole regions again and cannot select ops; expected nonreentrant or "
+        "direct");
+  policy.kind = policy::Full{};
+  CHECK(plan_of(policy, transformer_outline(1)) == "Fc0 L Fe0 B0");
+  policy.schedule = RecomputeSchedule::up_front;
+  CHECK(message_of(policy, transformer_outline(1)) ==
+        "error: torch's checkpointing says itself when a region runs again; expected schedule per_segment and no "
+        "'nested', or checkpointing direct");
+  policy.schedule = RecomputeSchedule::per_segment;
+  policy.kind = policy::Sequence{"Fc0 L Fe0 B0"};
+  CHECK(message_of(policy, transformer_outline(1)) ==
+        "error: step 7 of the plan, Fe0, runs again outside of any region; torch's checkpointing knows regions only");
 }
 
 TEST_CASE("selective: the attention part of a layer given by numbers") {

@@ -10,6 +10,7 @@
 
 namespace tidemark {
 
+/// In rising order: of two ops that must share one choice the later prevails.
 enum class OpChoice : std::uint8_t {
   hold,    // its node holds what it saved from forward to backward
   rerun,   // its node holds nothing; the op runs again and saves then

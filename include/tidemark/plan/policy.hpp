@@ -94,6 +94,8 @@ struct Policy {
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 
+/// Under torch's checkpointing (not `direct`) regions run again when their backward begins, so only per_segment fits,
+/// and the ops of a block that a non-reentrant region does not run again are cached.
 /// Throws InputError where the policy does not fit the model (an op pattern that matches nothing, layers out of
 /// range, a sequence that reads what is not there).
 Plan make_plan(const Policy& policy, const Outline& outline);

@@ -19,6 +19,9 @@ bool matches(std::string_view pattern, const OutlineOp& op);
 /// By op of the layer: some pattern means it.
 std::vector<bool> matching_ops(const std::vector<std::string>& patterns, const OutlineLayer& layer);
 
+/// It owns no bytes: nothing of it can be cached, and it costs nothing to make again.
+bool is_view(const OutlineOp& op);
+
 /// Throws InputError for a pattern that means no op of any of these layers, and lists what there is.
 void check_patterns(const std::vector<std::string>& patterns, const Outline& outline,
                     const std::vector<std::int32_t>& layers);

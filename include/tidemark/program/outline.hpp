@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct OutlineOp {
   Flops forward_flops;
   Bytes saved_bytes;          // what its node holds that no earlier op of the layer holds already
   std::vector<OpRef> inputs;  // ops whose outputs it reads, all of them earlier; empty: only inputs and parameters
+  std::optional<OpRef> overwrites = std::nullopt;  // in place: the op whose output it writes over
   friend bool operator==(const OutlineOp&, const OutlineOp&) = default;
 };
 

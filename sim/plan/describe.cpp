@@ -57,7 +57,7 @@ std::string describe(const Plan& plan, const Outline& outline) {
   std::string out;
   if (!reruns.whole.empty()) {
     out = std::to_string(reruns.whole.size()) + of_all + (reruns.whole.size() == 1 ? " runs again" : " run again");
-    if (reruns.regions.size() > 0) out += ", in " + count_of(reruns.regions.size(), "region");
+    if (!reruns.regions.empty()) out += ", in " + count_of(reruns.regions.size(), "region");
     if (reruns.runs > reruns.whole.size()) out += ", " + std::to_string(reruns.runs) + " times in all";
   }
   // Blocks that run the same ops again stand together, in the order of their first.

@@ -41,9 +41,9 @@ class Ordering {
   std::int32_t op_count(std::int32_t layer) const { return static_cast<std::int32_t>(at(layer).ops.size()); }
   /// The first of these layers' ops to run backward.
   OpRef last_op(Layers layers) const {
-    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
-      if (op_count(*layer) > 0) return {*layer, op_count(*layer) - 1};
-    return {layers.back(), -1};
+    std::size_t i = layers.size() - 1;
+    while (i > 0 && op_count(layers[i]) == 0) --i;
+    return {layers[i], op_count(layers[i]) - 1};
   }
   /// The loss of a program runs as the loss step, not as a layer of its own.
   bool is_loss(std::int32_t layer) const { return !at(layer).is_block && at(layer).name == "loss"; }

@@ -158,6 +158,7 @@ void ProgramLowering::end_backward() {
   seed_ = no_gradient;
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
   for (StorageId& variable : variables_) drop(variable);
+  for (StorageId& local : locals_) drop(local);  // of regions that no framework carries out
   for (const StorageId id : held_boundaries_) emit_.release(id);
   held_boundaries_.clear();
   for (std::size_t t = 0; t < values_.size(); ++t)

@@ -100,7 +100,6 @@ void ProgramLowering::emit_take(const Turn& turn) {
   const auto k = static_cast<std::size_t>(turn.op);
   const ProgramOp& op = op_at(k);
   RegionState& state = region_state(turn.region);
-  bind_aliases(op);
   for (const TensorId t : op.outputs) {
     if (value(t) != none) continue;
     StorageId& kept = state.cache[static_cast<std::size_t>(t)];

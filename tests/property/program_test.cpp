@@ -39,7 +39,7 @@ Program any_mlp(const Training& training) {
 
 Program any_decoder(const Training& training) {
   TransformerSpec spec;
-  spec.model_type = one_of({"gpt2", "llama"});
+  spec.model_type = one_of({"gpt2", "llama", "qwen3"});
   spec.layers = number(1, 4);
   spec.heads = 4;
   spec.kv_heads = spec.model_type == "gpt2" ? 4 : number(1, 2) * 2;
@@ -49,12 +49,13 @@ Program any_decoder(const Training& training) {
   spec.vocab = 32;
   spec.max_positions = 16;
   spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = number(0, 1) * 0.1;
-  const bool llama = spec.model_type == "llama";
+  const bool llama = spec.model_type != "gpt2";
   spec.activation = llama ? "silu" : "gelu_new";
   spec.gated_ffn = spec.rms_norm = spec.rotary = llama;
   spec.qkv_bias = spec.projection_bias = spec.ffn_bias = !llama;
+  spec.qk_norm = spec.model_type == "qwen3";
   spec.tied_embeddings = number(0, 1) == 1;
-  spec.attention = one_of({"eager", "sdpa"});
+  spec.attention = one_of({"eager", "sdpa", "flash"});
   return make_transformer(spec, training);
 }
 
@@ -66,8 +67,8 @@ TEST_CASE("program: under any policy nothing is read after it died, and nothing 
     training.batch = {number(1, 2), number(1, 8), number(1, 2)};
     training.loop.steps = number(1, 2);
     training.profile.runtime = one_of({"ideal", "pytorch-1.13", "pytorch-2.6"});
-    training.profile.kernels = one_of({"ideal", "cuda-sm80"});
-    training.profile.model_code = one_of({"reference", "huggingface"});
+    training.profile.kernels = one_of({"ideal", "cuda-sm80", "transformer-engine"});
+    training.profile.model_code = one_of({"reference", "huggingface", "megatron", "torchtitan"});
     const bool mlp = number(0, 1) == 0;
     const Program program = mlp ? any_mlp(training) : any_decoder(training);
     const KernelSet kernels(training.profile.kernels);

@@ -150,12 +150,13 @@ Kernel flash_attention(const OpView& op) {
   k.backward().gradient(0, Layout::like_input).gradient(1, Layout::like_input).gradient(2, Layout::like_input);
   const std::int32_t sums = k.temp("softmax_d", product(op, fp32, padded_rows));
   const std::int32_t dq = k.temp("dq_accum", product(op, fp32, product(op, padded_rows, round_up(op, head_dim, 32))));
-  k.run();
-  if (keys.shape.at(1) != heads) {
+  if (keys.shape.at(1) == heads) {
+    k.run();
+  } else {
     const std::int64_t expanded = product(op, bytes(keys) / keys.shape.at(1), heads);
     const std::int32_t dk_expanded = k.temp("dk_expanded", expanded);
     const std::int32_t dv_expanded = k.temp("dv_expanded", expanded);
-    k.free_temp(dv_expanded).free_temp(dk_expanded);
+    k.run().free_temp(dv_expanded).free_temp(dk_expanded);
   }
   k.free_temp(dq).free_temp(sums);
   return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();

@@ -41,8 +41,9 @@ std::string_view setting(const Line& line, std::string_view settings, std::strin
   const std::size_t at = settings.find(std::string(key) + "=");
   if (at == std::string_view::npos) line.fail(fmt::format("missing '{}='", key));
   const std::string_view rest = settings.substr(at + key.size() + 1);
-  const std::size_t end = rest.starts_with('[') ? rest.find(']') + 1 : rest.find(',');
-  return rest.substr(0, end);
+  if (!rest.starts_with('[')) return rest.substr(0, rest.find(','));
+  const std::size_t close = rest.find(']');
+  return close == std::string_view::npos ? rest : rest.substr(0, close + 1);
 }
 
 /// A decimal times `unit`, when that is a whole number.

@@ -261,7 +261,16 @@ class ScenarioReader {
     if (!field) return;
     const PolicyRequest request = read_policy(field->value);
     out_.policy = request.policy;
-    if (!request.plan_file.empty()) out_.policy.kind = policy::Given{read_plan(request.plan_file, outline(out_))};
+    if (!request.plan_file.empty()) out_.policy.kind = policy::Given{read_plan(request.plan_file, model_outline())};
+  }
+
+  /// The model's own mistakes (sizes past 2^63) have no place; the scenario has.
+  Outline model_outline() const {
+    try {
+      return outline(out_);
+    } catch (const InputError& error) {
+      throw InputError({out_.file}, error.message());
+    }
   }
 
   YamlMap map_;

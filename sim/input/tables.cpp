@@ -144,14 +144,14 @@ class TableReader {
     std::vector<std::string> known = required;
     known.insert(known.end(), optional.begin(), optional.end());
     const SourceLoc header{path_, 1, 0};
+    const SourceLoc here{path_, static_cast<int>(reader_.get_file_line()), 0};
+    if (is_blank(line_of(text_, here.line)))
+      throw InputError(here, table.columns.empty() ? "blank line; expected a header" : blank(table));
     if (const auto* extra = dynamic_cast<const io::error::extra_column_in_header*>(&error))
       throw InputError(header, fmt::format("unknown column '{}'{}", shown(std::string_view(extra->column_name)),
                                            did_you_mean(extra->column_name, known)));
     if (const auto* twice = dynamic_cast<const io::error::duplicated_column_in_header*>(&error))
       throw InputError(header, fmt::format("repeated column '{}'", twice->column_name));
-    const SourceLoc here{path_, static_cast<int>(reader_.get_file_line()), 0};
-    const std::string_view line = line_of(text_, here.line);
-    if (is_blank(line)) throw InputError(here, table.columns.empty() ? "blank line; expected a header" : blank(table));
     const std::string expected = fmt::format("; expected {} columns", table.columns.size());
     if (dynamic_cast<const io::error::too_few_columns*>(&error) != nullptr)
       throw InputError(here, "too few columns" + expected);

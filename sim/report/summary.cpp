@@ -91,21 +91,26 @@ void add_time(TimeFigures& figures, Phase phase, Nanos time) {
 }
 
 void scan_ops(const Step& step, const Timeline& timeline, std::int16_t rank, std::vector<StepFigures>& figures) {
-  std::vector<Nanos> ends(figures.size());
+  std::vector<Nanos> ends(figures.size());  // of each step's last op on the compute stream; at the end, of all
+  Nanos all_done;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
     const StepOp& op = step.ops[i];
     const OpSpan& span = timeline.ops[i];
+    check(op.step >= 0 && static_cast<std::size_t>(op.step) < figures.size(), "an op belongs to a step past the last");
     if (op.rank != rank || span.start.count < 0) continue;
     StepFigures& now = figures[static_cast<std::size_t>(op.step)];
     add_flops(now.flops, op.phase, op.flops);
     add_flops(now.other_flops, op.phase, op.other_flops);
-    if (op.stream == Stream::compute) add_time(now.time, op.phase, span.end - span.start);
+    all_done = std::max(all_done, span.end);
+    if (op.stream == Stream::compute) {
+      add_time(now.time, op.phase, span.end - span.start);
+      ends[static_cast<std::size_t>(op.step)] = span.end;
+    }
     auto& phase_peak = now.phase_peaks[static_cast<std::size_t>(op.phase)];
     phase_peak = std::max(phase_peak.value_or(Bytes{}), span.peak);
     if (op.phase == Phase::forward) now.forward_end = span.after;
-    Nanos& end = ends[static_cast<std::size_t>(op.step)];
-    end = std::max(end, span.end);
   }
+  ends.back() = all_done;
   Nanos before;
   for (std::size_t k = 0; k < figures.size(); ++k) {
     TimeFigures& time = figures[k].time;
@@ -203,8 +208,8 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.profile = facts.profile;
   out.steps.resize(static_cast<std::size_t>(std::max(step.steps, 1)));
   const std::int16_t rank = peak_rank(step, timeline);
-  LevelScan(step, out.steps).scan(timeline, rank);
   scan_ops(step, timeline, rank, out.steps);
+  LevelScan(step, out.steps).scan(timeline, rank);
   for (StepFigures& figures : out.steps) add_rates(figures, step.model_flops, facts.flops_per_second);
   for (std::size_t k = 0; k < out.steps.size(); ++k)
     if (out.steps[k].peak.bytes > out.peak().peak.bytes) out.peak_step = k;

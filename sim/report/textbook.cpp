@@ -23,7 +23,8 @@ std::string boundaries_reason(const Textbook& t, std::int64_t alive) {
 std::string layers_reason(const Textbook& t, Bytes alive) {
   if (t.interval > t.layers)
     return fmt::format("a segment has no more than the model's {} layers; the formula counts {}", t.layers, t.interval);
-  return fmt::format("rebuilt layers hold {}; the formula counts {} whole ones", pretty(alive), t.interval);
+  return fmt::format("rebuilt layers hold {}; the formula counts {} whole {}", pretty(alive), t.interval,
+                     t.interval == 1 ? "layer" : "layers");
 }
 
 }  // namespace
@@ -40,9 +41,10 @@ TextbookComparison compare_with_textbook(const Textbook& t, const Step& step,
   std::array<Bytes, category_names.size()> other{};
   for (const PeakStorage& s : storages) {
     const StepStorage& storage = step.storages[s.storage];
+    const bool kept = storage.category == Category::activation || storage.category == Category::input;
     if (s.rebuilt && storage.category == Category::activation) {
       out.layers += storage.bytes;
-    } else if (!s.rebuilt && s.read_by_recompute && storage.bytes == t.boundary) {
+    } else if (kept && s.read_by_recompute && storage.bytes == t.boundary) {
       ++out.boundaries_alive;
       out.boundaries += storage.bytes;
     } else {

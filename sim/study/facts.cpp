@@ -51,6 +51,8 @@ std::optional<Textbook> textbook_of(const Policy& policy, const Outline& outline
     return block->saved_bytes == saved && (output_of(*block) == boundary || block == blocks.back());
   });
   if (!interval || !alike) return std::nullopt;
+  const auto rebuilt = checked_product(*interval, saved.count), kept = checked_product(layers, boundary.count);
+  if (!rebuilt || !kept || !checked_sum(*rebuilt, *kept)) return std::nullopt;
   return Textbook{layers, *interval, saved, boundary};
 }
 

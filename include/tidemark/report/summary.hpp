@@ -64,8 +64,8 @@ struct FlopFigures {
   friend bool operator==(const FlopFigures&, const FlopFigures&) = default;
 };
 
-/// Busy time of the compute stream by phase; `exposed` is the rest of the step: the compute stream waits for copies
-/// or communication, or does them itself.
+/// A step goes from the last compute op of the one before to its own last compute op, the last step to the end of
+/// all. Busy time of the compute stream by phase; `exposed` is the rest: it waits for copies or communication.
 struct TimeFigures {
   Nanos step, forward, recompute, backward, optimizer, exposed;
   friend bool operator==(const TimeFigures&, const TimeFigures&) = default;

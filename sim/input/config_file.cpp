@@ -22,7 +22,7 @@ using Member = std::variant<Given<std::int64_t> Fields::*, Given<double> Fields:
 struct ConfigField {
   std::string_view name;
   Member member;
-  std::string_view types = "";
+  std::string_view types = {};
 };
 
 constexpr std::string_view rotary_types = "llama mistral qwen2 qwen3 gemma";

@@ -23,7 +23,7 @@ Int128 block_parameters(const TransformerSpec& spec) {
   const Int128 hidden = spec.hidden;
   const Int128 head_dim = spec.head_dim > 0 ? spec.head_dim : spec.hidden / spec.heads;
   const Int128 query = spec.heads * head_dim;
-  const Int128 qkv = query + 2 * spec.kv_heads * head_dim;
+  const Int128 qkv = query + 2 * (spec.kv_heads * head_dim);
   const Int128 ffn_in = (spec.gated_ffn ? 2 : 1) * Int128{spec.ffn_hidden};
   const Int128 weights = hidden * qkv + query * hidden + hidden * ffn_in + spec.ffn_hidden * hidden;
   const Int128 biases =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 #include <vector>
@@ -115,7 +116,7 @@ class Page {
   }
 
   std::string bar(double share, std::size_t room) const {
-    const auto eighths = static_cast<std::size_t>(share * static_cast<double>(room) * 8 + 0.5);
+    const auto eighths = static_cast<std::size_t>(std::lround(share * static_cast<double>(room) * 8));
     if (style_.ascii) return std::string(eighths / 8, '#');
     constexpr std::array<std::string_view, 8> ends = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     std::string out;

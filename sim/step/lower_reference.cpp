@@ -75,7 +75,7 @@ class ReferenceLowering {
     for (const StorageId id : results_) step_.storages[id].outlives_step = true;
     step_.steps = training_.loop.steps;
     step_.parameters = spec_.layers * (2 * spec_.width * spec_.hidden + spec_.hidden + spec_.width);
-    step_.model_flops = Int128{6 * spec_.layers} * Flops{product_flops_};
+    step_.model_flops = Int128{6} * spec_.layers * Flops{product_flops_};
     return std::move(step_);
   }
 

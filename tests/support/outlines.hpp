@@ -70,7 +70,7 @@ inline Outline transformer_outline(int blocks) {
          {"add2", "add", {8, 5}}});
   add("head", false, {{"norm", "layer_norm", {}}, {"logits", "linear", {0}}});
   add("loss", false, {{"cross_entropy", "cross_entropy", {}}});
-  out.step_flops = Flops{15 * (10 * blocks + 5)};
+  out.step_flops = Flops{Int128{15} * (10 * blocks + 5)};
   return out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -163,4 +165,26 @@ TEST_CASE("policy: an interval above the layers is one segment, and says so") {
         Warnings{"nested interval 4 splits no region"});
   CHECK(make_plan(nested(policy::Full{}, {}), Outline{}).warnings ==
         Warnings{"the model has no blocks: nothing is recomputed"});
+}
+
+TEST_CASE("policy: docs/policies.md shows plans as they are made") {
+  std::ifstream in("docs/policies.md");
+  REQUIRE(in.good());
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  const auto shows = [&](const Policy& policy, const Outline& outline) {
+    const std::string plan = plan_of(policy, outline);
+    CAPTURE(plan);
+    CHECK(page.find("| `" + plan + "` |") != std::string::npos);
+  };
+  const PolicyKind of_a_chain[] = {
+      policy::None{},        policy::Full{},   policy::Interval{2}, policy::Interval{2, false},
+      policy::Sequential{3}, policy::Block{2}, policy::Whole{}};
+  for (const PolicyKind& kind : of_a_chain) shows(nested(kind, {}), chain_outline(4));
+  shows(nested(policy::Whole{}, {2}), chain_outline(4));
+  policy::Selective core;
+  core.recompute = {"core"};
+  using enum RecomputeSchedule;
+  shows(scheduled(core, per_segment), transformer_outline(1));
+  shows(scheduled(core, just_in_time), transformer_outline(1));
+  shows(scheduled(core, on_grad_of, "mlp.up"), transformer_outline(1));
 }

@@ -62,7 +62,8 @@ TransformerSpec checked(TransformerSpec spec) {
   check_sizes(spec);
   check_settings(spec);
   if (spec.head_dim == 0) spec.head_dim = spec.hidden / spec.heads;
-  if (spec.rotary) check_divides("2", 2, "head_dim of a rotary model,", spec.head_dim);
+  if (spec.rotary && spec.head_dim % 2 != 0)
+    refuse("rotary positions need an even head_dim, not " + std::to_string(spec.head_dim));
   if (!spec.rotary) check_positive("max_positions", spec.max_positions);
   return spec;
 }

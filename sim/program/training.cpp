@@ -16,7 +16,7 @@ const std::array<Preset, 8> presets = {{
     {{"pytorch-1.13-cpu", "pytorch-1.13", "cpu-1.13", "huggingface", "huggingface"}, true},
     {{"pytorch-2.6-cpu", "pytorch-2.6", "cpu-2.6", "huggingface", "huggingface"}, true},
     {{"pytorch-cuda", "pytorch-2.6", "cuda-sm80", "huggingface", "huggingface"}, true},
-    {{"megatron", "pytorch-2.6", "cuda-sm80", "megatron", "megatron"}, true},
+    {{"megatron", "pytorch-2.6", "transformer-engine", "megatron", "megatron"}, true},
     {{"torchtitan", "pytorch-2.6", "cuda-sm90", "torchtitan", "torchtitan"}, false},
     {{"llm.c", "reference", "reference", "llm.c", "plain"}, false},
 }};

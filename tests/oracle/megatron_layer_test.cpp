@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <vector>
-
 #include "support/decoder_specs.hpp"
+#include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/policy.hpp"
 #include "tidemark/program/outline.hpp"
 #include "tidemark/step/kernel.hpp"
+#include "tidemark/step/lower.hpp"
 
 using namespace tidemark;
 
@@ -84,20 +84,32 @@ TEST_CASE("Megatron, fused attention: 34 sbh, 4 a b s of softmax statistics, 16 
   CHECK(out.layers[1].saved_bytes == Bytes{34 * s * b * h + 4 * a * b * s + 16 * s * b + 16});
 }
 
-TEST_CASE("Megatron: what a block takes from the one before, all that full recompute keeps, is 2 sbh") {
-  const Program program = make_transformer(megatron_gpt(512, 8), megatron_training(1024, 4));
-  const auto reads_of_last_block = [&] {
-    std::int64_t bytes = 0;
-    std::vector<std::int32_t> seen;
-    for (const ProgramOp& op : program.ops)
-      for (const TensorId id : op.inputs) {
-        const Tensor& tensor = program.tensors[static_cast<std::size_t>(id)];
-        if (op.layer != 2 || tensor.layer == 2 || tensor.category != Category::activation) continue;
-        if (std::ranges::find(seen, tensor.storage) != seen.end()) continue;
-        seen.push_back(tensor.storage);
-        bytes += program.storages[static_cast<std::size_t>(tensor.storage)].bytes.count;
-      }
-    return bytes;
+namespace {
+
+/// Live when forward ends, without parameters.
+std::int64_t activations_after_forward(std::int64_t layers, const Policy& policy) {
+  TransformerSpec spec = megatron_gpt(512, 8);
+  spec.layers = layers;
+  const Training training = megatron_training(1024, 4);
+  const Program program = make_transformer(spec, training);
+  const Plan plan = make_plan(policy, outline(program, KernelSet(training.profile.kernels)));
+  const Step step = lower(program, plan, training);
+  const Timeline timeline = simulate(step, {});
+  std::int64_t live = 0;
+  for (std::size_t i = 0; i < step.ops.size(); ++i)
+    if (step.ops[i].phase == Phase::forward) live = timeline.ops[i].after.count;
+  return live - 2 * parameter_count(program);
+}
+
+}  // namespace
+
+TEST_CASE("Megatron: one layer more is 34 sbh + 5 a s^2 b + 16 s b, and 2 sbh under full recompute") {
+  const std::int64_t s = 1024, b = 4, sbh = 1024 * 4 * 512;
+  const auto a_layer = [](const PolicyKind& kind) {
+    Policy policy;
+    policy.kind = kind;
+    return activations_after_forward(4, policy) - activations_after_forward(3, policy);
   };
-  CHECK(reads_of_last_block() == 2 * 1024 * 4 * 512);
+  CHECK(a_layer(policy::None{}) == 34 * sbh + 5 * 8 * s * s * b + 16 * s * b);
+  CHECK(a_layer(policy::Full{}) == 2 * sbh);
 }

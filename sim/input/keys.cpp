@@ -247,10 +247,10 @@ Block program_layer_block() {
 Block program_op_block() {
   return {"program op",
           "",
-          {{"op", Type::text, "", "The op's kind, or reshape, transpose, slice."},
+          {{"op", Type::text, "none with `release`", "The op's kind, or reshape, transpose, slice."},
            {"name", Type::text, "the first result's", "Its name within the layer."},
-           {"in", Type::texts, "", "Operands, by name."},
-           {"out", Type::texts, "", "Results, by name."},
+           {"in", Type::texts, "none with `release`", "Operands, by name."},
+           {"out", Type::texts, "none with `release`", "Results, by name."},
            {"shape", Type::integers, "the operands'", "Of a reshape or a custom op's result."},
            {"dims", Type::integers, "none", "transpose: two dimensions; slice, split, cat: one."},
            {"sizes", Type::integers, "none", "split: the parts' extents; slice: start and length."},

@@ -1,5 +1,6 @@
 #include "tidemark/input/schema.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,11 @@ Json choices(const std::vector<std::string_view>& names) { return {{"enum", name
 
 Json one_or_many(const Json& item) { return {{"anyOf", {item, {{"type", "array"}, {"items", item}}}}}; }
 
+/// "model_chain"; a reference holds no spaces.
 std::string definition_name(const Block& block) {
-  return std::string(block.name) + (block.variant.empty() ? "" : "_" + std::string(block.variant));
+  std::string name = std::string(block.name) + (block.variant.empty() ? "" : "_" + std::string(block.variant));
+  std::ranges::replace(name, ' ', '_');
+  return name;
 }
 
 /// A block that may be written as one word (a kind or a preset), which is the first key's choices.
@@ -45,6 +49,15 @@ Json block_value(const Key& key) {
     forms.push_back(definition(definition_name(block)));
   }
   return forms.size() == 1 ? forms.front() : Json{{"anyOf", forms}};
+}
+
+/// Tensors by name, each a shape or a map; layers and ops in a list.
+Json program_part(const Key& key) {
+  std::string name(key.block);
+  std::ranges::replace(name, ' ', '_');
+  if (name != "program_tensor") return one_or_many(definition(name));
+  const Json shape = one_or_many({{"type", "integer"}, {"minimum", 0}});
+  return {{"type", "object"}, {"additionalProperties", {{"anyOf", {shape, definition(name)}}}}};
 }
 
 Json plain_value(const Key& key) {
@@ -74,9 +87,11 @@ Json plain_value(const Key& key) {
     case ValueType::texts:
       return one_or_many({{"type", "string"}});
     case ValueType::integers:
-      return one_or_many({{"type", "integer"}, {"minimum", 1}});
+      return one_or_many({{"type", "integer"}});
     case ValueType::ranges:
       return {{"type", {"integer", "string"}}};
+    case ValueType::program:
+      return program_part(key);
     case ValueType::steps:
       return {{"type", "array"}, {"items", definition(key.block)}};
     case ValueType::text:

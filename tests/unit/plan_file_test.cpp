@@ -150,7 +150,7 @@ TEST_CASE("plan file: what is refused") {
        "p.yaml:1:35: error: 'ops' is empty; leave it out for the whole layer"},
       {"ops of nothing", "steps: [{op: loss, ops: [mlp]}]", "p.yaml:1:25: error: 'ops' needs a 'layer'"},
       {"an unknown keep", "steps: [{op: forward, layer: 0, keep: some}]",
-       "p.yaml:1:39: error: 'keep' must be one of none, input, all, not 'some'"},
+       "p.yaml:1:39: error: 'keep' must be one of none, input, all, not 'some'; did you mean 'none'?"},
       {"a negative region", "steps: [{op: forward, layer: 0, region: -1}]",
        "p.yaml:1:41: error: 'region' must be a whole number from 0, not '-1'"},
   };

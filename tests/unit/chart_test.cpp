@@ -103,6 +103,14 @@ TEST_CASE("chart: a single high event among thousands is not hidden") {
   }
 }
 
+TEST_CASE("chart: what is small is not drawn as nothing") {
+  HandStep made;
+  made.op("A", 1).alloc("small", 1).run();
+  made.op("B", 1).alloc("large", 100000).run().free("large");
+  const std::vector<std::string> chart = lines(chart_of(made, {.rows = 2, .limit = {}}, {.width = 50}));
+  CHECK(chart.at(3) == "  32 KiB ┤          ▁▁▁▁▁▁▁▁▁▁██████████▁▁▁▁▁▁▁▁▁▁");
+}
+
 TEST_CASE("chart: the step with the peak is drawn, from the level it starts at") {
   HandStep made;
   made.initial("w", 50);

@@ -149,6 +149,9 @@ TEST_CASE("summary: the first of equal peaks counts") {
   const Summary s = summary_of(made);
   CHECK(s.peak_step == 0);
   CHECK(s.peak_tensors.at(0).tensor == "t");
+  HandStep within;
+  within.op("A", 1).alloc("t", 9).run().free("t").op("B", 1).alloc("u", 9).run().free("u");
+  CHECK(summary_of(within).peak().peak == Moment{{9}, 0, {0}, "A", "", Phase::forward});
 }
 
 TEST_CASE("summary: an empty step") {

@@ -115,3 +115,20 @@ TEST_CASE("textbook: reasons add up to the difference, whatever else is alive") 
       CHECK(c.reasons.size() >= 3);
     }
 }
+
+TEST_CASE("textbook: a boundary is what a recompute starts from, of a boundary's size") {
+  // x, the generator's state and a weight are all read again; only x is a boundary, and only t is a layer's.
+  test::HandStep made;
+  made.initial("x", 10).is(Category::input).initial("state", 1).is(Category::activation);
+  made.initial("w", 10).is(Category::parameter);
+  made.op("A", 1).phase(Phase::recompute).alloc("t", 50).alloc("scratch", 10).is(Category::temporary);
+  made.run({"x", "state", "w", "t", "scratch"});
+  const TextbookComparison c =
+      compare_with_textbook({1, 1, {50}, {10}}, made.step, peak_storages(made.step, simulate(made.step, {})));
+  CHECK(c.boundaries_alive == 1);
+  CHECK(c.boundaries == Bytes{10});
+  CHECK(c.layers == Bytes{50});
+  CHECK(c.reasons == std::vector<TextbookReason>{{{10}, "parameter, which the formula leaves out"},
+                                                 {{1}, "activation, which the formula leaves out"},
+                                                 {{10}, "temporary, which the formula leaves out"}});
+}

@@ -43,6 +43,8 @@ struct CheckOptions {
 };
 [[nodiscard]] int check_command(const CheckOptions& options);
 
+[[nodiscard]] int schema_command();
+
 /// A command as a shell needs to know it.
 struct CommandInfo {
   std::string name;

@@ -26,6 +26,7 @@ class CommandLine {
     add_run();
     add_formula();
     add_check();
+    add_schema();
     add_completion();
   }
 
@@ -84,6 +85,11 @@ class CommandLine {
                             [this] { return check_command(check_); });
     command->add_option("timeline", check_.timeline, "Timeline file (CSV), as run --timeline writes it")->required();
     command->add_option("--scenario", check_.scenario, "Check it against this scenario: reads, leaks, missing ops too");
+  }
+
+  void add_schema() {
+    add("schema", "Print the JSON Schema of a scenario, for editors that check and complete YAML.",
+        [] { return schema_command(); });
   }
 
   void add_completion() {

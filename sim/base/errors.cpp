@@ -21,6 +21,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+/// What a message quotes (a file's name, a bad value) may hold line ends and other control characters.
+std::string on_one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
 }  // namespace
 
 std::string to_string(const SourceLoc& where) {
@@ -31,7 +38,7 @@ std::string to_string(const SourceLoc& where) {
 }
 
 InputError::InputError(SourceLoc where, const std::string& message)
-    : std::runtime_error(where.file.empty() ? "error: " + message : to_string(where) + ": error: " + message),
+    : std::runtime_error(on_one_line((where.file.empty() ? "" : to_string(where) + ": ") + "error: " + message)),
       where_(std::move(where)),
       message_(message) {}
 

@@ -1,7 +1,7 @@
 // Does any input, however broken, end in a value or in one InputError with a place?
 #include <doctest/doctest.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -47,7 +47,7 @@ const std::vector<std::string> fragments = {"[",
                                             "\t",
                                             "\n",
                                             "\r\n",
-                                            "\0",
+                                            std::string(1, '\0'),
                                             "---\n",
                                             "...\n",
                                             "~",

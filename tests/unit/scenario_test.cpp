@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace tidemark;
@@ -60,6 +61,12 @@ namespace {
 
 Scenario read(const std::string& yaml, const std::vector<std::string>& sets = {}) {
   return parse_scenario(yaml, "s.yaml", sets);
+}
+
+Policy policy_of(PolicyKind kind) {
+  Policy policy;
+  policy.kind = std::move(kind);
+  return policy;
 }
 
 const std::string chain = "model: {family: chain, layers: 3}\n";
@@ -224,9 +231,9 @@ TEST_CASE("scenario: settings replace, add, and drop what belonged to another ki
   const std::string yaml = chain + "policy: {kind: interval, interval: 3, boundaries: hold}";
   CHECK(read(yaml, {"policy.interval=2"}).policy.kind == PolicyKind(policy::Interval{2, true}));
   CHECK(read(yaml, {"policy.interval=2"}).policy.hold_boundaries);
-  CHECK(read(yaml, {"policy.kind=full"}).policy == Policy{policy::Full{}});
-  CHECK(read(yaml, {"policy=sqrt"}).policy == Policy{policy::Sqrt{true}});
-  CHECK(read(yaml, {"policy.kind=interval", "policy.interval=5"}).policy == Policy{policy::Interval{5, true}});
+  CHECK(read(yaml, {"policy.kind=full"}).policy == policy_of(policy::Full{}));
+  CHECK(read(yaml, {"policy=sqrt"}).policy == policy_of(policy::Sqrt{true}));
+  CHECK(read(yaml, {"policy.kind=interval", "policy.interval=5"}).policy == policy_of(policy::Interval{5, true}));
   CHECK(read(chain + "policy: full", {"policy.schedule=up_front"}).policy.schedule == RecomputeSchedule::up_front);
   CHECK(read(chain, {"policy={kind: selective, keep: [a, b]}"}).policy.kind ==
         PolicyKind(policy::Selective{{}, {"a", "b"}, {}, 1}));

@@ -20,7 +20,7 @@ struct SourceLoc {
 std::string to_string(const SourceLoc& where);
 
 /// The user's mistake: says where, what was wrong and what was expected. `what()` is the whole line,
-/// "file:line:column: error: message".
+/// "file:line:column: error: message", and one line whatever the message quotes.
 class InputError : public std::runtime_error {
  public:
   InputError(SourceLoc where, const std::string& message);

@@ -96,6 +96,7 @@ void write_policy(JsonWriter& out, const Summary& summary) {
   out.begin_object("recompute_at_peak");
   out.member("rebuilt_bytes", summary.recompute.rebuilt);
   out.member("to_be_dropped_bytes", summary.recompute.to_be_dropped);
+  out.member("kept_bytes", summary.recompute.kept);
   out.member("layers_rebuilt", summary.recompute.layers_rebuilt);
   out.member("layers_recomputed", summary.recompute.layers_recomputed);
   out.end_object();

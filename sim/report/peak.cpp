@@ -181,6 +181,7 @@ RecomputeAtPeak recompute_at_peak(const Step& step, const std::vector<PeakStorag
     } else if (is_dropped_later(step, rebuilds, s)) {
       out.to_be_dropped += storage.bytes;
     }
+    if (s.next_reader != no_id && step.ops[s.next_reader].phase == Phase::recompute) out.kept += storage.bytes;
   }
   out.layers_rebuilt = static_cast<std::size_t>(std::ranges::count(layers, true));
   out.layers_recomputed = static_cast<std::size_t>(std::ranges::count(rebuilds.layers, true));

@@ -174,30 +174,57 @@ void judge_fit(const Timeline& timeline, const ScenarioFacts& facts, Summary& su
   }
 }
 
+/// The largest tensors at the peak that a policy could do something about: "a, b, c".
+std::string largest_there(const Step& step, const std::vector<PeakStorage>& storages) {
+  std::vector<NameId> names;
+  for (const PeakStorage& s : storages) {
+    const StepStorage& storage = step.storages[s.storage];
+    const bool fixed = storage.category == Category::parameter || storage.category == Category::optimizer_state ||
+                       storage.category == Category::gradient;
+    if (!fixed && std::ranges::find(names, storage.name) == names.end()) names.push_back(storage.name);
+    if (names.size() == 3) break;
+  }
+  std::string out;
+  for (const NameId name : names) out += (out.empty() ? "" : ", ") + step.names[name];
+  return out;
+}
+
+std::string why_not_below(const RecomputeAtPeak& recompute) {
+  const std::size_t layers = recompute.layers_recomputed;
+  if (layers == 1 && recompute.layers_rebuilt == 1)
+    return ": the recomputed layer is whole again before backward has freed any of it";
+  if (layers > 0 && recompute.layers_rebuilt == layers)
+    return fmt::format(": all {} recomputed layers are rebuilt at once, before backward has freed any of them", layers);
+  if (recompute.layers_rebuilt > 0)
+    return fmt::format(": {} of the {} recomputed layers are rebuilt and alive together", recompute.layers_rebuilt,
+                       layers);
+  return recompute.kept.count > 0 ? ": " + pretty(recompute.kept) + " are kept there to recompute from" : "";
+}
+
 /// What a reader who turned recomputation on and sees no drop needs to know.
-std::vector<std::string> policy_warnings(const Summary& summary) {
+std::vector<std::string> policy_warnings(const Step& step, const std::vector<PeakStorage>& storages,
+                                         const Summary& summary) {
   std::vector<std::string> out;
   const RecomputeAtPeak& recompute = summary.recompute;
   if (!recompute.any) return out;
   const Moment& peak = summary.peak().peak;
-  if (recompute.rebuilt.count == 0 && recompute.to_be_dropped.count == 0)
+  if (recompute.rebuilt.count == 0 && recompute.to_be_dropped.count == 0) {
+    const std::string largest = largest_there(step, storages);
     out.push_back("this policy touches none of the tensors at the peak (" +
                   (peak.op.empty() ? "at the start" : phase_of_work(peak.phase, peak.op, peak.layer)) +
+                  (largest.empty() ? "" : "; the largest: " + largest) +
                   "): recomputing more of the same cannot lower it");
-  if (!summary.no_checkpoint_peak || peak.bytes < *summary.no_checkpoint_peak) return out;
-  std::string text =
-      fmt::format("the peak is not below the {} of no checkpointing", pretty(*summary.no_checkpoint_peak));
-  const std::size_t layers = recompute.layers_recomputed;
-  if (layers == 1 && recompute.layers_rebuilt == 1)
-    text += ": the recomputed layer is whole again before backward has freed any of it";
-  else if (layers > 0 && recompute.layers_rebuilt == layers)
-    text +=
-        fmt::format(": all {} recomputed layers are rebuilt at once, before backward has freed any of them", layers);
-  else if (recompute.layers_rebuilt > 0)
-    text += fmt::format(": {} of the {} recomputed layers are rebuilt and alive together", recompute.layers_rebuilt,
-                        layers);
-  out.push_back(std::move(text));
+  }
+  if (summary.no_checkpoint_peak && peak.bytes >= *summary.no_checkpoint_peak)
+    out.push_back(fmt::format("the peak is not below the {} of no checkpointing", pretty(*summary.no_checkpoint_peak)) +
+                  why_not_below(recompute));
   return out;
+}
+
+/// Each sentence once, in order of its first.
+void add_new(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  for (const std::string& one : more)
+    if (std::ranges::find(all, one) == all.end()) all.push_back(one);
 }
 
 }  // namespace
@@ -226,9 +253,9 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   judge_fit(timeline, facts, out);
   out.events = timeline.events.size();
   out.ops = step.ops.size();
-  out.warnings = facts.warnings;
-  out.warnings.insert(out.warnings.end(), step.warnings.begin(), step.warnings.end());
-  std::ranges::move(policy_warnings(out), std::back_inserter(out.warnings));
+  add_new(out.warnings, facts.warnings);
+  add_new(out.warnings, step.warnings);
+  add_new(out.warnings, policy_warnings(step, storages, out));
   return out;
 }
 

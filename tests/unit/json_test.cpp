@@ -141,6 +141,7 @@ TEST_CASE("json: the summary of the small tide") {
   "recompute_at_peak": {
     "rebuilt_bytes": 30,
     "to_be_dropped_bytes": 0,
+    "kept_bytes": 0,
     "layers_rebuilt": 1,
     "layers_recomputed": 1
   },

@@ -159,11 +159,15 @@ TEST_CASE("peak: what the policy recomputes of it") {
   kept.op("A", 1).alloc("b", 50).run({"b"}).alloc("c", 1);
   kept.op("B", 1).phase(Phase::recompute).alloc("d", 1).layer("1").run({"b"}).free("b").free("d").free("c");
   kept.op("A", 1).phase(Phase::recompute).alloc("b", 50).layer("0").run({"b"}).free("b");
+  HandStep held_back;
+  held_back.op("A", 1).alloc("b", 30).run({"b"}).op("loss", 1).phase(Phase::loss).alloc("l", 50).run().free("l");
+  held_back.op("B", 1).phase(Phase::recompute).alloc("t", 1).layer("0").run({"b"}).free("b").free("t");
   const Case cases[] = {
       {"nothing is recomputed", nothing, {}},
-      {"a rebuilt tensor", small_tide(), {true, {30}, {0}, 1, 1}},
-      {"a first version that only forward reads", dropped, {true, {0}, {50}, 0, 1}},
-      {"a boundary is kept, not dropped", kept, {true, {1}, {0}, 1, 2}},
+      {"a rebuilt tensor", small_tide(), {true, {30}, {0}, {0}, 1, 1}},
+      {"a first version that only forward reads", dropped, {true, {0}, {50}, {0}, 0, 1}},
+      {"what a recompute will start from", held_back, {true, {0}, {0}, {30}, 0, 1}},
+      {"a boundary is kept, not dropped", kept, {true, {1}, {0}, {0}, 1, 2}},
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);

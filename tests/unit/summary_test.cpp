@@ -220,6 +220,9 @@ TEST_CASE("summary: warnings of the plan, the step and the policy") {
   HandStep at_once;  // two layers rebuilt before backward
   at_once.op("A", 1).phase(Phase::recompute).alloc("t", 10).layer("0").run();
   at_once.op("B", 1).phase(Phase::recompute).alloc("u", 10).layer("1").run().free("t").free("u");
+  HandStep kept;
+  kept.op("A", 1).alloc("b", 30).run().op("loss", 1).phase(Phase::loss).alloc("logits", 90).run().free("logits");
+  kept.op("A", 1).phase(Phase::recompute).alloc("t", 10).layer("0").run({"b"}).free("t").free("b");
   HandStep half = at_once;
   half.op("C", 1).phase(Phase::recompute).alloc("v", 10).layer("2").run().free("v");
   const Case cases[] = {
@@ -228,7 +231,8 @@ TEST_CASE("summary: warnings of the plan, the step and the policy") {
       {"untouched",
        untouched,
        {},
-       {"this policy touches none of the tensors at the peak (loss): recomputing more of the same cannot lower "
+       {"this policy touches none of the tensors at the peak (loss; the largest: logits): recomputing more of the same "
+        "cannot lower "
         "it"}},
       {"the whole model as one segment",
        at_once,
@@ -240,6 +244,12 @@ TEST_CASE("summary: warnings of the plan, the step and the policy") {
        Bytes{20},
        {"the peak is not below the 20 B of no checkpointing: 2 of the 3 recomputed layers are rebuilt and alive "
         "together"}},
+      {"kept to recompute from",
+       kept,
+       Bytes{100},
+       {"this policy touches none of the tensors at the peak (loss; the largest: logits, b): recomputing more of the "
+        "same cannot lower it",
+        "the peak is not below the 100 B of no checkpointing: 30 B are kept there to recompute from"}},
       {"no recompute, no remark", two_steps(), Bytes{100}, {}},
   };
   for (const Case& c : cases) {
@@ -251,6 +261,6 @@ TEST_CASE("summary: warnings of the plan, the step and the policy") {
   HandStep made = small_tide();
   made.step.warnings = {"from the step"};
   ScenarioFacts facts;
-  facts.warnings = {"from the plan"};
+  facts.warnings = {"from the plan", "from the step"};
   CHECK(summary_of(made, facts).warnings == std::vector<std::string>{"from the plan", "from the step"});
 }

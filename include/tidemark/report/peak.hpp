@@ -43,6 +43,7 @@ struct RecomputeAtPeak {
   bool any = false;                   // the step recomputes something
   Bytes rebuilt;                      // made by a recompute
   Bytes to_be_dropped;                // a first version that is dropped before backward, and rebuilt later
+  Bytes kept;                         // read next by a recompute: what regions start from
   std::size_t layers_rebuilt = 0;     // layers with rebuilt tensors at the peak
   std::size_t layers_recomputed = 0;  // layers that are recomputed at all
   friend bool operator==(const RecomputeAtPeak&, const RecomputeAtPeak&) = default;

@@ -44,11 +44,12 @@ std::optional<Textbook> textbook_of(const Policy& policy, const Outline& outline
   if (blocks.empty()) return std::nullopt;
   const auto layers = static_cast<std::int64_t>(blocks.size());
   const std::optional<std::int64_t> interval = segment_length(policy, layers);
-  const Bytes saved = blocks[0]->saved_bytes;
+  const Bytes saved = blocks.back()->saved_bytes;
   const Bytes boundary = output_of(*blocks[0]);
-  // The last block's output belongs to the loss; a chain may give it no bytes.
+  // The first block may save less, its input being the batch's; the last one's output may belong to the loss.
   const bool alike = std::ranges::all_of(blocks, [&](const OutlineLayer* block) {
-    return block->saved_bytes == saved && (output_of(*block) == boundary || block == blocks.back());
+    return (block->saved_bytes == saved || (block == blocks[0] && block->saved_bytes < saved)) &&
+           (output_of(*block) == boundary || block == blocks.back());
   });
   if (!interval || !alike) return std::nullopt;
   const auto rebuilt = checked_product(*interval, saved.count), kept = checked_product(layers, boundary.count);

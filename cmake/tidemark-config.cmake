@@ -2,5 +2,6 @@
 include(CMakeFindDependencyMacro)
 find_dependency(fmt)
 find_dependency(yaml-cpp)
+find_dependency(TBB)
 find_dependency(Threads)
 include(${CMAKE_CURRENT_LIST_DIR}/tidemark-targets.cmake)

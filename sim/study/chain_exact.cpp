@@ -1,0 +1,167 @@
+#include "tidemark/study/chain_exact.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "tidemark/base/errors.hpp"
+
+namespace tidemark {
+namespace {
+
+/// Which x_i and xbar_i are live, and how far backward has come: y_{next+1} is live, stage `next` is to run backward;
+/// next = L + 1 before the loss... the loss itself is stage L.
+struct State {
+  std::uint32_t inputs = 0, saved = 0;
+  std::int32_t next = 0;
+  std::uint64_t key() const {
+    return (static_cast<std::uint64_t>(inputs) << 32U) | (static_cast<std::uint64_t>(saved) << 8U) |
+           static_cast<std::uint64_t>(next + 1);
+  }
+};
+
+struct Reached {
+  std::int64_t time = 0;
+  std::int64_t ops = 0;
+  std::uint64_t from = 0;
+  std::string op;
+  bool done = false;
+};
+
+class Search {
+ public:
+  Search(const ChainCosts& costs, std::int64_t limit)
+      : costs_(costs), limit_(limit), stages_(static_cast<std::int32_t>(costs.stages())) {}
+
+  std::optional<ChainSchedule> run() {
+    const State start{1, 0, stages_};
+    if (memory(start) > limit_) return std::nullopt;
+    push(start, 0, 0, 0, "");
+    while (!queue_.empty()) {
+      const auto [time, ops, key] = queue_.top();
+      queue_.pop();
+      Reached& reached = reached_.at(key);
+      if (reached.done) continue;
+      reached.done = true;
+      const State state = states_.at(key);
+      if (state.next < 0) return ChainSchedule{time, path(key)};
+      expand(state, time, ops, key);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  using Entry = std::tuple<std::int64_t, std::int64_t, std::uint64_t>;
+
+  std::int64_t at(const std::vector<std::int64_t>& list, std::int32_t i) const {
+    return list[static_cast<std::size_t>(i)];
+  }
+  static std::uint32_t bit(std::int32_t i) { return 1U << static_cast<std::uint32_t>(i); }
+
+  std::int64_t memory(const State& s) const {
+    std::int64_t sum = s.next < stages_ ? at(costs_.boundary, s.next + 1) : 0;  // y
+    for (std::int32_t i = 0; i <= stages_; ++i) {
+      if ((s.inputs & bit(i)) != 0) sum += at(costs_.boundary, i);
+      if ((s.saved & bit(i)) != 0) sum += at(costs_.saved, i);
+    }
+    return sum;
+  }
+
+  void push(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from, std::string op) {
+    const std::uint64_t key = s.key();
+    const auto [found, fresh] = reached_.try_emplace(key);
+    Reached& r = found->second;
+    if (!fresh && (r.done || std::pair(r.time, r.ops) <= std::pair(time, ops))) return;
+    r = {time, ops, from, std::move(op), false};
+    states_[key] = s;
+    queue_.emplace(time, ops, key);
+  }
+
+  void expand(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from) {
+    const std::int64_t live = memory(s);
+    for (std::int32_t i = 0; i <= stages_; ++i) {
+      State without = s;
+      if ((s.inputs & bit(i)) != 0) {
+        without.inputs = s.inputs & ~bit(i);
+        push(without, time, ops + 1, from, "Dx" + std::to_string(i));
+      }
+      if ((s.saved & bit(i)) != 0) {
+        without = s;
+        without.saved = s.saved & ~bit(i);
+        push(without, time, ops + 1, from, "Dxbar" + std::to_string(i));
+      }
+    }
+    for (std::int32_t i = 0; i < std::min(s.next + 1, stages_); ++i) forward(s, i, live, time, ops, from);
+    s.next == stages_ ? loss(s, live, time, ops, from) : backward(s, live, time, ops, from);
+  }
+
+  void forward(const State& s, std::int32_t i, std::int64_t live, std::int64_t time, std::int64_t ops,
+               std::uint64_t from) {
+    const bool plain = (s.inputs & bit(i)) != 0;
+    if (!plain && (s.saved & bit(i)) == 0) return;
+    const std::int64_t after = time + at(costs_.forward_time, i);
+    const std::int64_t workspace = at(costs_.forward_workspace, i);
+    const std::string name = std::to_string(i);
+    if ((s.saved & bit(i + 1)) == 0 && live + at(costs_.saved, i + 1) + workspace <= limit_) {
+      State full = s;
+      full.saved |= bit(i + 1);
+      push(full, after, ops + 1, from, "Fe" + name);
+    }
+    if ((s.inputs & bit(i + 1)) != 0 || live + at(costs_.boundary, i + 1) + workspace > limit_) return;
+    State kept = s;
+    kept.inputs |= bit(i + 1);
+    push(kept, after, ops + 1, from, "Fc" + name);
+    State moved = kept;
+    (plain ? moved.inputs : moved.saved) &= ~bit(i);
+    push(moved, after, ops + 1, from, "Fn" + name);
+  }
+
+  void loss(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops, std::uint64_t from) {
+    if (((s.inputs | s.saved) & bit(stages_)) == 0) return;
+    if (live + at(costs_.boundary, stages_) + at(costs_.backward_workspace, stages_) > limit_) return;
+    State after = s;
+    after.inputs &= ~bit(stages_);
+    after.next = stages_ - 1;
+    push(after, time + at(costs_.backward_time, stages_), ops + 1, from, "L");
+  }
+
+  void backward(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops, std::uint64_t from) {
+    const std::int32_t i = s.next;
+    if (i < 0 || (s.saved & bit(i + 1)) == 0 || ((s.inputs | s.saved) & bit(i)) == 0) return;
+    if (live + at(costs_.boundary, i) + at(costs_.backward_workspace, i) > limit_) return;
+    State after = s;
+    after.inputs &= ~bit(i);
+    after.saved &= ~bit(i + 1);
+    after.next = i - 1;
+    push(after, time + at(costs_.backward_time, i), ops + 1, from, "B" + std::to_string(i));
+  }
+
+  std::string path(std::uint64_t key) const {
+    std::vector<std::string> ops;
+    for (const Reached* r = &reached_.at(key); !r->op.empty(); r = &reached_.at(r->from)) ops.push_back(r->op);
+    std::string out;
+    for (std::size_t i = ops.size(); i-- > 0;) out += (out.empty() ? "" : " ") + ops[i];
+    return out;
+  }
+
+  const ChainCosts& costs_;
+  std::int64_t limit_;
+  std::int32_t stages_;
+  std::unordered_map<std::uint64_t, Reached> reached_;
+  std::unordered_map<std::uint64_t, State> states_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+};
+
+}  // namespace
+
+std::optional<ChainSchedule> chain_exact(const ChainCosts& costs, std::int64_t limit) {
+  if (costs.stages() > max_exact_stages)
+    throw InputError("the exact optimum is searched for chains of at most " + std::to_string(max_exact_stages) +
+                     " layers, this one has " + std::to_string(costs.stages()));
+  return Search(costs, limit).run();
+}
+
+}  // namespace tidemark

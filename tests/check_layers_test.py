@@ -57,6 +57,8 @@ CASES = (
     ("JSON outside report and input", {"sim/step/graph.cpp": "#include <nlohmann/json.hpp>\n"},
      "nlohmann-json stays in"),
     ("fmt in a header", {"include/tidemark/base/units.hpp": "#include <fmt/core.h>\n"}, "fmt stays in"),
+    ("the simulator in the native step", {"tools/native/mlp.cpp": '#include "tidemark/base/units.hpp"\n'},
+     "tools/native/mlp.cpp:1: the library, which the native step must not know, stays in"),
     ("YAML outside input", {"sim/report/csv.cpp": "#include <yaml-cpp/yaml.h>\n"}, "yaml-cpp stays in"),
     ("TBB outside study", {"sim/report/csv.cpp": "#include <tbb/parallel_for.h>\n"}, "oneTBB stays in"),
     ("CLI11 beside main", {"tools/cmd_run.cpp": "#include <CLI/CLI.hpp>\n"}, "tools/cmd_run.cpp:1: CLI11 stays in"),

@@ -25,6 +25,8 @@ ROOMS = (
     ("oneTBB", r"(oneapi/)?tbb/", r"sim/study/"),
     ("CBC", r"coin/|Cbc", r"sim/study/"),
     ("CLI11", r"CLI/", r"tools/main\.cpp"),
+    ("OpenBLAS", r"cblas", r"tools/native/kernels\.cpp"),
+    ("the library, which the native step must not know,", r"tidemark/", r"(?!tools/native/)"),
     ("doctest", r"doctest/", r"tests/"),
     ("rapidcheck", r"rapidcheck", r"tests/"),
     ("Google Benchmark", r"benchmark/", r"bench/"),

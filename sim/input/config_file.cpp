@@ -153,7 +153,7 @@ template <class T>
 void store(Given<T>& given, const Field& field, T value) {
   if (given.value && *given.value != value)
     field.fail(fmt::format("'{}' contradicts what the same file says under another spelling", field.key->name));
-  given = {std::move(value), field.where()};
+  given = {std::move(value), field.where(), false};
 }
 
 void store(Fields& fields, const Member& member, const Field& field) {
@@ -245,7 +245,7 @@ namespace {
 
 template <class T, class Read>
 void override_with(Given<T>& given, const YamlMap& model, std::string_view key, Read read) {
-  if (const auto field = model.optional(key)) given = {T(read(*field)), field->where()};
+  if (const auto field = model.optional(key)) given = {T(read(*field)), field->where(), true};
 }
 
 std::int64_t extent(const Field& field) { return positive_integer(field); }
@@ -321,7 +321,7 @@ TransformerModel read_transformer(const YamlMap& model) {
   spec.heads = needed(fields.heads, "heads", model);
   spec.vocab = needed(fields.vocab, "vocab", model);
   if (!fields.head_dim.value && spec.hidden % spec.heads != 0)
-    throw InputError(fields.heads.where,
+    throw InputError(fields.hidden.overrides && !fields.heads.overrides ? fields.hidden.where : fields.heads.where,
                      fmt::format("{} heads do not divide the hidden size {}", spec.heads, spec.hidden));
   spec.kv_heads = fields.kv_heads.value.value_or(spec.heads);
   spec.head_dim = fields.head_dim.value.value_or(spec.hidden / spec.heads);

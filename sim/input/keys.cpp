@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tidemark/base/errors.hpp"
+#include "tidemark/base/vocabulary.hpp"
 
 namespace tidemark {
 namespace {
@@ -11,6 +12,7 @@ using Type = ValueType;
 using Names = std::vector<std::string_view>;
 
 const Names float_types = {"float32", "bfloat16", "float16", "float8"};
+const Names all_types(dtype_names.begin(), dtype_names.end());
 
 Block scenario_block() {
   return {
@@ -21,7 +23,7 @@ Block scenario_block() {
           {"model", Type::block, "", "What is trained.", {}, "model"},
           {"profile",
            Type::block,
-           "ideal; pytorch-cuda for a transformer",
+           "ideal; pytorch-cuda for transformer and program",
            "Whose behaviour: a preset's name, or a map.",
            {},
            "profile"},
@@ -61,7 +63,7 @@ Block profile_block() {
           {
               {"preset",
                Type::choice,
-               "ideal; pytorch-cuda for a transformer",
+               "ideal; pytorch-cuda for transformer and program",
                "Fills the four axes below.",
                {"ideal", "reference", "pytorch-1.13-cpu", "pytorch-2.6-cpu", "pytorch-cuda", "megatron"}},
               {"runtime",
@@ -231,7 +233,7 @@ Block program_tensor_block() {
   return {"program tensor",
           "",
           {{"shape", Type::integers, "", "Its extents."},
-           {"dtype", Type::dtype, "float32", "Its elements."},
+           {"dtype", Type::dtype, "float32", "Its elements.", all_types},
            {"requires_grad", Type::boolean, "true for parameters", "A gradient flows to it."}}};
 }
 
@@ -254,7 +256,7 @@ Block program_op_block() {
            {"shape", Type::integers, "the operands'", "Of a reshape or a custom op's result."},
            {"dims", Type::integers, "none", "transpose: two dimensions; slice, split, cat: one."},
            {"sizes", Type::integers, "none", "split: the parts' extents; slice: start and length."},
-           {"dtype", Type::dtype, "the operands'", "Of a cast's or custom op's result."},
+           {"dtype", Type::dtype, "the operands'", "Of a cast's or custom op's result.", all_types},
            {"in_place", Type::boolean, "false", "The result is the first operand's storage."},
            {"probability", Type::number, "0", "Of a dropout."},
            {"causal", Type::boolean, "false", "Of an attention."},
@@ -308,9 +310,9 @@ std::vector<Block> policy_blocks() {
       policy_block("block", {{"layers", Type::integer, "", "The first so many blocks, each its own segment."}}),
       policy_block("whole", {}),
       policy_block("selective",
-                   {{"recompute", Type::texts, "none", "Ops to recompute, by kind or by a part of their name."},
-                    {"keep", Type::texts, "none", "Ops to keep; everything else is recomputed."},
-                    {"layers", Type::ranges, "all", "Blocks it holds for, such as \"0-11\"."},
+                   {{"recompute", Type::texts, "none", "Ops that run again, by kind or by a part of their name."},
+                    {"keep", Type::texts, "none", "Ops whose results stay; without `recompute` all others run again."},
+                    {"layers", Type::ranges, "all", "Blocks it holds for, such as \"0-11\"; without patterns whole."},
                     {"every", Type::integer, "1", "Every n-th of those blocks."}}),
       policy_block("rule", {{"attention_threshold", Type::size, "100 MB", "Attention above this is recomputed."},
                             {"ffn_threshold", Type::size, "500 MB", "Feed-forward above this may be recomputed ..."},
@@ -326,7 +328,7 @@ std::vector<Block> setting_blocks() {
        "",
        {{"size", Type::integer, "1", "Sequences of one micro-batch. Transformers only."},
         {"sequence", Type::integer, "1", "Tokens of a sequence. Transformers only."},
-        {"accumulate", Type::integer, "1", "Micro-batches a step. Transformers and mlp."}}},
+        {"accumulate", Type::integer, "1", "Micro-batches a step. Not for chains and graphs."}}},
       {"dtype",
        "",
        {{"parameters", Type::dtype, "float32", "Weights.", float_types},
@@ -382,7 +384,7 @@ std::vector<Block> device_blocks() {
         {"memory_bandwidth", Type::byte_rate, "no time for traffic", "Of its own memory."},
         {"copy_bandwidth", Type::block, "copies take no time", "Between device and host.", {}, "copy_bandwidth"},
         {"launch_time", Type::time, "0 ns", "Added to each compute."},
-        {"workspaces", Type::block, "none", "Sizes by library, such as cublas.", {}, "workspaces"}}},
+        {"workspaces", Type::block, "none", "Sizes by library; read, but counted nowhere yet.", {}, "workspaces"}}},
       {"device_flops", "", rates},
       {"copy_bandwidth",
        "",

@@ -35,8 +35,6 @@ policy::Selective selective(const YamlMap& map) {
   policy::Selective out;
   out.recompute = map.get("recompute", texts, out.recompute);
   out.keep = map.get("keep", texts, out.keep);
-  if (out.recompute.empty() == out.keep.empty())
-    throw InputError(map.where(), "policy 'selective' needs one of 'recompute' and 'keep'");
   out.layers = map.get("layers", ranges, out.layers);
   out.every = map.get("every", count, out.every);
   return out;

@@ -296,7 +296,7 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
 }
 
 Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& sets) {
-  return scenario_of(parse_yaml(text, {name, ""}), name, sets);
+  return scenario_of(parse_yaml(text, {name, std::filesystem::path(name).parent_path().string()}), name, sets);
 }
 
 Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::string>& sets) {

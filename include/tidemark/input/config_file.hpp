@@ -20,6 +20,7 @@ template <class T>
 struct Given {
   std::optional<T> value;
   SourceLoc where;
+  bool overrides = false;  // given in the scenario, over a config or without one
 };
 
 /// A decoder's fields under neutral names, as a config or a scenario gives them.

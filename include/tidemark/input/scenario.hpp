@@ -51,7 +51,7 @@ struct Scenario {
 /// Throws InputError, with file, line and column where there is one, for anything that is not exactly a scenario.
 Scenario read_scenario(const std::string& path, const std::vector<std::string>& sets = {});
 
-/// The same of a text; `name` is its name in messages, and paths in it are relative to the working directory.
+/// The same of a text, as if it stood in the file `name`, which need not exist.
 Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& sets = {});
 
 /// The flags of a run without a scenario file, as typed; "" is not given.

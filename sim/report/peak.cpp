@@ -211,13 +211,21 @@ std::string layer_or_op(const Step& step, const StepOp& op) {
   return op.layer >= 0 ? layer_text(layer_name(step, op.layer)) : step.names[op.name];
 }
 
-std::string next_use(const Step& step, const StepStorage& storage, const PeakStorage& s) {
+/// A gradient on its way from one op's backward to the next.
+bool is_passed(const Step& step, const Timeline& timeline, const PeakStorage& s) {
+  const Category category = step.storages[s.storage].category;
+  const OpId made_by = timeline.events[s.birth_event].op();
+  return category == Category::gradient || category == Category::autograd_detail ||
+         (made_by != no_id && step.ops[made_by].phase == Phase::backward);
+}
+
+std::string next_use(const Step& step, const Timeline& timeline, const PeakStorage& s) {
   const StepOp& next = step.ops[s.next_reader];
-  if (storage.category == Category::gradient && step.ops[s.last_reader].phase == Phase::optimizer)
+  if (step.storages[s.storage].category == Category::gradient && step.ops[s.last_reader].phase == Phase::optimizer)
     return "gradient until the optimizer";
   switch (next.phase) {
     case Phase::backward:
-      return (storage.category == Category::gradient ? "gradient, read by backward of " : "saved for backward of ") +
+      return (is_passed(step, timeline, s) ? "passed to backward of " : "saved for backward of ") +
              work_name(step, next);
     case Phase::recompute:
       return "input of the recompute of " + layer_or_op(step, next);
@@ -241,7 +249,7 @@ std::string held_by(const Step& step, const Timeline& timeline, const PeakStorag
   const StepStorage& storage = step.storages[s.storage];
   if (storage.category == Category::parameter) return "parameter";
   if (storage.category == Category::optimizer_state) return "optimizer state";
-  if (s.next_reader != no_id) return next_use(step, storage, s);
+  if (s.next_reader != no_id) return next_use(step, timeline, s);
   const OpId freed_in = s.death_event ? timeline.events[*s.death_event].op() : no_id;
   if (s.read_at_peak && freed_in == peak_op(timeline)) return "read by the running op";
   if (storage.category == Category::input) return "input of the step";

@@ -120,7 +120,21 @@ TEST_CASE("peak: who holds a tensor") {
        "t", "read next by layers.6.norm"},
       {"a gradient on its way through backward",
        until_peak(Category::gradient).op("layers.1.b", 1).phase(Phase::backward).run({"t"}), "t",
-       "gradient, read by backward of layers.1.b"},
+       "passed to backward of layers.1.b"},
+      {"a tensor that backward made for backward",
+       HandStep()
+           .op("layers.2.c", 1)
+           .phase(Phase::backward)
+           .alloc("t", 1)
+           .run({"t"})
+           .op("layers.1.b", 1)
+           .phase(Phase::backward)
+           .alloc("big", 100)
+           .run({"big"})
+           .op("layers.1.a", 1)
+           .phase(Phase::backward)
+           .run({"t"}),
+       "t", "passed to backward of layers.1.a"},
       {"optimizer state", until_peak(Category::optimizer_state), "t", "optimizer state"},
       {"a gradient nobody reads", until_peak(Category::gradient), "t", "gradient, kept to the end of the step"},
       {"a variable of the program", until_peak(Category::activation).op("zero", 1).run().free("t"), "t",

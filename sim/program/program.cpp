@@ -37,11 +37,19 @@ std::int32_t ProgramBuilder::begin_layer(std::string name, std::string type, boo
   return static_cast<std::int32_t>(program_.layers.size()) - 1;
 }
 
-std::int32_t ProgramBuilder::new_storage(const std::string& name, const Shape& shape, DType dtype) {
+namespace {
+
+Bytes tensor_bytes(const std::string& name, const Shape& shape, DType dtype) {
   std::optional<std::int64_t> bytes = element_count(shape);
   if (bytes) bytes = checked_product(*bytes, bytes_per_element(dtype));
   if (!bytes) throw InputError("the size of '" + name + "' passes 2^63 bytes");
-  program_.storages.push_back({Bytes{*bytes}});
+  return Bytes{*bytes};
+}
+
+}  // namespace
+
+std::int32_t ProgramBuilder::new_storage(const std::string& name, const Shape& shape, DType dtype) {
+  program_.storages.push_back({tensor_bytes(name, shape, dtype)});
   return static_cast<std::int32_t>(program_.storages.size()) - 1;
 }
 
@@ -78,6 +86,7 @@ void ProgramBuilder::push_op(OpKind kind, std::string name, std::vector<TensorId
 
 TensorId ProgramBuilder::op(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, DType dtype,
                             Attributes attributes) {
+  tensor_bytes(name, shape, dtype);  // before strides are multiplied out
   Shape strides = contiguous_strides(shape);
   return op_strided(kind, std::move(name), std::move(inputs), std::move(shape), std::move(strides), dtype,
                     std::move(attributes));

@@ -7,46 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "support/decoder_specs.hpp"
+#include "support/small_decoders.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/program/outline.hpp"
 #include "tidemark/step/kernel.hpp"
 
 using namespace tidemark;
+using namespace tidemark::test;
 
 namespace {
-
-// b = 2 sequences of s = 8 tokens, h = 16, f = 64, V = 40; GPT-2 with 4 heads of 4, Llama with 4 heads of 4 over 2.
-constexpr std::int64_t b = 2, s = 8, h = 16, f = 64, a = 4, V = 40;
-constexpr std::int64_t row = b * s * h;         // elements of a boundary
-constexpr std::int64_t square = b * a * s * s;  // elements of all scores
-
-TransformerSpec small_gpt2() {
-  TransformerSpec spec = test::gpt2_spec();
-  spec.layers = 2;
-  spec.hidden = h;
-  spec.heads = spec.kv_heads = a;
-  spec.head_dim = 0;
-  spec.ffn_hidden = f;
-  spec.vocab = V;
-  spec.max_positions = 32;
-  return spec;
-}
-
-TransformerSpec small_llama() { return test::llama_spec({"llama", 2, h, a, 2, 4, f, V}); }
-
-Training training(const std::string& code, const std::string& kernels, DType dtype = DType::float32) {
-  Training out;
-  out.profile.model_code = code;
-  out.profile.kernels = kernels;
-  out.dtypes.parameters = out.dtypes.compute = dtype;
-  out.batch = {.size = b, .sequence = s};
-  return out;
-}
-
-Outline outline_of(const TransformerSpec& spec, const Training& how) {
-  return outline(make_transformer(spec, how), KernelSet(how.profile.kernels));
-}
 
 const OutlineLayer& layer_of(const Outline& out, const std::string& name) {
   return *std::ranges::find(out.layers, name, &OutlineLayer::name);
@@ -313,15 +282,15 @@ TEST_CASE("model FLOPs by convention") {
   const Int128 llama_attention = Int128{12} * 32 * 4096 * sequence;
   const Int128 llama_products = 6 * (Int128{32} * (4096 * 4096 * 2 + 4096 * 1024 * 2 + 3 * 4096 * 14336));
   const Case cases[] = {
-      {"GPT-2", "palm", test::gpt2_spec(), 6 * Int128{124'439'808} + gpt2_attention},
-      {"GPT-2 without its tables", "torchtitan", test::gpt2_spec(),
+      {"GPT-2", "palm", gpt2_spec(), 6 * Int128{124'439'808} + gpt2_attention},
+      {"GPT-2 without its tables", "torchtitan", gpt2_spec(),
        6 * Int128{124'439'808 - (50257 + 1024) * 768} + gpt2_attention},
-      {"GPT-2, products", "megatron", test::gpt2_spec(),
+      {"GPT-2, products", "megatron", gpt2_spec(),
        6 * Int128{12} * 12 * 768 * 768 + 6 * Int128{50257} * 768 + gpt2_attention},
-      {"Llama-3.1-8B", "palm", test::llama3_8b_spec(), 6 * Int128{8'030'261'248} + llama_attention},
-      {"Llama-3.1-8B without its table", "torchtitan", test::llama3_8b_spec(),
+      {"Llama-3.1-8B", "palm", llama3_8b_spec(), 6 * Int128{8'030'261'248} + llama_attention},
+      {"Llama-3.1-8B without its table", "torchtitan", llama3_8b_spec(),
        6 * Int128{8'030'261'248 - 128256 * 4096LL} + llama_attention},
-      {"Llama-3.1-8B, products", "megatron", test::llama3_8b_spec(),
+      {"Llama-3.1-8B, products", "megatron", llama3_8b_spec(),
        llama_products + 6 * Int128{128256} * 4096 + llama_attention},
   };
   for (const Case& c : cases) {
@@ -332,75 +301,4 @@ TEST_CASE("model FLOPs by convention") {
     how.batch = {.size = 8, .sequence = sequence};
     CHECK(to_string(model_flops(spec, how)) == to_string(c.a_token * 8 * sequence));
   }
-}
-
-TEST_CASE("mistakes are named") {
-  struct Case {
-    std::string name;
-    void (*spoil)(TransformerSpec&, Training&);
-    std::string message;
-  };
-  const Case cases[] = {
-      {"type", [](TransformerSpec& m, Training&) { m.model_type = "bert"; },
-       "unknown model_type 'bert'; known are gpt2, llama, mistral, qwen2, qwen3, gemma"},
-      {"layers", [](TransformerSpec& m, Training&) { m.layers = 0; }, "'layers' must be positive, not 0"},
-      {"many layers", [](TransformerSpec& m, Training&) { m.layers = 1'000'000'000; },
-       "'layers' must be at most 100000, not 1000000000"},
-      {"heads", [](TransformerSpec& m, Training&) { m.heads = m.kv_heads = 5; },
-       "hidden 16 is not divisible by heads 5"},
-      {"kv_heads", [](TransformerSpec& m, Training&) { m.kv_heads = 3; }, "heads 4 is not divisible by kv_heads 3"},
-      {"activation", [](TransformerSpec& m, Training&) { m.activation = "mish"; },
-       "unknown activation 'mish'; known are relu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, swish, tanh"},
-      {"attention", [](TransformerSpec& m, Training&) { m.attention = "paged"; },
-       "unknown attention 'paged'; known are eager, sdpa, flash, fused"},
-      {"head", [](TransformerSpec& m, Training&) { m.head = "mlm"; }, "unknown head 'mlm'; known are lm, none"},
-      {"dropout", [](TransformerSpec& m, Training&) { m.attention_dropout = 1; },
-       "'attention_dropout' must be at least 0 and below 1"},
-      {"positions", [](TransformerSpec&, Training& how) { how.batch.sequence = 33; },
-       "sequence 33 is above the 32 learned positions"},
-      {"batch", [](TransformerSpec&, Training& how) { how.batch.size = 0; }, "'batch size' must be positive, not 0"},
-      {"chunks", [](TransformerSpec&, Training& how) { how.loss.chunks = 0; }, "'loss.chunks' must be positive, not 0"},
-      {"odd rotary heads",
-       [](TransformerSpec& m, Training&) {
-         m.rotary = true;
-         m.head_dim = 3;
-       },
-       "rotary positions need an even head_dim, not 3"},
-      {"code", [](TransformerSpec&, Training& how) { how.profile.model_code = "llm.c"; },
-       "unknown model_code 'llm.c'; known are reference, huggingface, megatron, torchtitan"},
-      {"convention", [](TransformerSpec& m, Training&) { m.flops_convention = "mlperf"; },
-       "unknown flops_convention 'mlperf'; known are palm, torchtitan, megatron"},
-  };
-  for (const Case& c : cases) {
-    CAPTURE(c.name);
-    TransformerSpec spec = small_gpt2();
-    Training how = training("reference", "ideal");
-    c.spoil(spec, how);
-    CHECK_THROWS_WITH_AS(make_transformer(spec, how), ("error: transformer: " + c.message).c_str(), InputError);
-  }
-}
-
-TEST_CASE("sizes whose product passes 2^63 name the tensor or the op") {
-  const auto message = [](const TransformerSpec& spec, const Training& how) -> std::string {
-    try {
-      outline_of(spec, how);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
-  TransformerSpec wide = small_gpt2();
-  wide.vocab = wide.hidden = std::int64_t{1} << 40;
-  CHECK(message(wide, training("reference", "ideal")) ==
-        "error: the size of 'embedding.tokens.weight' passes 2^63 bytes");
-  TransformerSpec vocabulary = small_gpt2();
-  vocabulary.vocab = std::int64_t{1} << 48;
-  Training many = training("reference", "ideal");
-  many.batch.size = std::int64_t{1} << 20;
-  CHECK(message(vocabulary, many) == "error: the size of 'head.lm_head' passes 2^63 bytes");
-  TransformerSpec llama = small_llama();
-  llama.attention = "flash";
-  Training far = training("reference", "ideal");
-  far.batch.sequence = std::int64_t{1} << 32;
-  CHECK(message(llama, far) == "error: the bytes or FLOPs of 'layers.0.attention.core_attn.attention' pass 2^63");
 }

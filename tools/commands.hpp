@@ -45,6 +45,15 @@ struct CheckOptions {
 
 [[nodiscard]] int schema_command();
 
+/// Each side is a scenario, or a measured timeline (CSV).
+struct CompareOptions {
+  std::string a, b;
+  std::vector<std::string> sets_a, sets_b;  // key.path=value, in order
+  bool json = false;
+  bool ascii = false;
+};
+[[nodiscard]] int compare_command(const CompareOptions& options);
+
 /// A command as a shell needs to know it.
 struct CommandInfo {
   std::string name;

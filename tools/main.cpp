@@ -26,6 +26,7 @@ class CommandLine {
     add_run();
     add_formula();
     add_check();
+    add_compare();
     add_schema();
     add_completion();
   }
@@ -85,6 +86,23 @@ class CommandLine {
                             [this] { return check_command(check_); });
     command->add_option("timeline", check_.timeline, "Timeline file (CSV), as run --timeline writes it")->required();
     command->add_option("--scenario", check_.scenario, "Check it against this scenario: reads, leaks, missing ops too");
+  }
+
+  void add_compare() {
+    CLI::App* command =
+        add("compare", "Compare a scenario with a measured timeline, or two scenarios: exit 1 when they differ.",
+            [this] { return compare_command(compare_); });
+    command->add_option("a", compare_.a, "Scenario (YAML), or measured timeline (CSV)")->required();
+    command->add_option("b", compare_.b, "The same; its differences from A are shown")->required();
+    const auto sets = [&](const std::string& name, std::vector<std::string>& values) {
+      command->add_option(name, values, "Change a value of that scenario: key.path=value (flow YAML); repeatable")
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    };
+    sets("--set-a", compare_.sets_a);
+    sets("--set-b", compare_.sets_b);
+    command->add_flag("--json", compare_.json, "Print the comparison as JSON");
+    command->add_flag("--ascii", compare_.ascii, "Print plain ASCII");
   }
 
   void add_schema() {
@@ -148,6 +166,7 @@ class CommandLine {
   RunOptions run_;
   FormulaOptions formula_;
   CheckOptions check_;
+  CompareOptions compare_;
   CompletionOptions completion_;
 };
 

@@ -168,6 +168,13 @@ bool is_dropped_later(const Step& step, const Rebuilds& rebuilds, const PeakStor
 
 }  // namespace
 
+std::vector<bool> given_up_later(const Step& step, const std::vector<PeakStorage>& storages) {
+  const Rebuilds rebuilds = rebuilds_of(step);
+  std::vector<bool> out;
+  for (const PeakStorage& s : storages) out.push_back(!s.rebuilt && is_dropped_later(step, rebuilds, s));
+  return out;
+}
+
 RecomputeAtPeak recompute_at_peak(const Step& step, const std::vector<PeakStorage>& storages) {
   const Rebuilds rebuilds = rebuilds_of(step);
   RecomputeAtPeak out;

@@ -10,6 +10,7 @@
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/report/csv.hpp"
 #include "tidemark/report/json.hpp"
+#include "tidemark/study/compare.hpp"
 
 using namespace tidemark;
 using tidemark::test::small_tide;
@@ -52,7 +53,14 @@ TEST_CASE("docs: output.md explains every column and key") {
   std::vector<std::string> names = columns_of(timeline_csv);
   for (const std::string& name : columns_of(ops_csv)) names.push_back(name);
   for (const std::string& name : keys_of(summary_json(summarize(made.step, timeline, {})))) names.push_back(name);
-  CHECK(names.size() > 60);
+  Run whole;
+  whole.step = made.step;
+  whole.timeline = timeline;
+  const Run empty;
+  Comparison comparison = compare(simulated_side("a", whole), simulated_side("b", empty));
+  comparison.explanation = explain(whole, whole);
+  for (const std::string& name : keys_of(comparison_json(comparison))) names.push_back(name);
+  CHECK(names.size() > 100);
   const std::string text = page();
   for (const std::string& name : names) {
     CAPTURE(name);

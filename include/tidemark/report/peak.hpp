@@ -38,6 +38,10 @@ std::string phase_of_work(Phase phase, const std::string& op, const std::string&
 /// "parameter", "gradient until the optimizer", "read by the running op".
 std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage);
 
+/// Which of these are first versions that only forward reads, and of which a recompute makes another: the policy gives
+/// them up before backward.
+std::vector<bool> given_up_later(const Step& step, const std::vector<PeakStorage>& storages);
+
 /// What the policy did to the tensors at the peak.
 struct RecomputeAtPeak {
   bool any = false;                   // the step recomputes something

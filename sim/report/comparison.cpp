@@ -1,0 +1,140 @@
+#include "tidemark/report/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "tidemark/report/text.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::size_t label_width = 22;
+constexpr std::size_t cell_width = 14;
+
+std::string moment_text(const Moment& moment) {
+  std::string text = moment.op.empty() ? "at the start" : phase_of_work(moment.phase, moment.op, "");
+  if (moment.step > 0) text += fmt::format(", step {}", moment.step);
+  return text;
+}
+
+std::string signed_bytes(Bytes bytes) {
+  return (bytes.count < 0 ? "-" : bytes.count > 0 ? "+" : "") + pretty(Bytes{std::abs(bytes.count)});
+}
+
+/// "  (1,234,567 B)"; nothing where the short form is exact.
+std::string exactly(Bytes bytes) { return bytes.count < 1024 ? "" : "  (" + grouped(bytes.count) + " B)"; }
+
+class Page {
+ public:
+  Page(const Comparison& comparison, const TerminalStyle& style) : c_(comparison), style_(style) {}
+
+  std::string write() {
+    side("A", c_.a);
+    side("B", c_.b);
+    verdict();
+    if (c_.explanation) text_ += "\n" + wrapped(style_, "Why  ", c_.explanation->sentence, Ink::plain, Ink::bold);
+    levels();
+    times();
+    return std::move(text_);
+  }
+
+ private:
+  std::string paint(Ink ink, std::string_view text) const { return painted(style_, ink, text); }
+
+  void side(std::string_view label, const SideFigures& figures) {
+    text_ += paint(Ink::bold, label) + "  " + figures.name + (figures.is_measured ? ", measured: " : ", simulated: ") +
+             fmt::format("{} events, peak {}{} in {}\n", grouped(static_cast<std::int64_t>(figures.events)),
+                         pretty(figures.peak.bytes), exactly(figures.peak.bytes), moment_text(figures.peak));
+  }
+
+  void verdict() {
+    text_ += "\n";
+    if (!c_.difference) {
+      text_ += paint(Ink::green, "Equal") + " in every event: order, op, tensor, category, bytes, running total\n";
+      return;
+    }
+    const FirstDifference& d = *c_.difference;
+    text_ += paint(Ink::red, "Different") +
+             fmt::format(" after {} equal events: {}\n", grouped(static_cast<std::int64_t>(d.equal_events)), d.what);
+    row("A", d.a, d.where_a);
+    row("B", d.b, d.where_b);
+    later("A", "B", d.a_later);
+    later("B", "A", d.b_later);
+  }
+
+  void row(std::string_view label, const std::optional<TimelineRow>& row, const SourceLoc& where) {
+    if (!row) return;
+    const std::string place = where.file.empty() ? "" : "  " + to_string(where);
+    text_ += fmt::format("  {}  {} {}, {} B, {}, {}; {} B live{}\n", label, row->is_alloc ? "allocates" : "frees",
+                         row->tensor, grouped(row->bytes.count), to_string(row->category),
+                         moment_text({{}, row->step, {}, row->op, "", row->phase}), grouped(row->live.count), place);
+  }
+
+  void later(std::string_view whose, std::string_view other, const std::optional<std::size_t>& events) {
+    if (events)
+      text_ += fmt::format("  {}'s event comes {} {} later in {}\n", whose, grouped(static_cast<std::int64_t>(*events)),
+                           *events == 1 ? "event" : "events", other);
+  }
+
+  void heading(std::string_view title, std::string_view change) {
+    text_ += "\n" + paint(Ink::bold, left(title, label_width)) +
+             paint(Ink::dim, right("A", cell_width) + right("B", cell_width) + right(change, cell_width)) + "\n";
+  }
+
+  void line(std::string_view label, const std::string& a, const std::string& b, const std::string& change) {
+    text_ +=
+        "  " + left(label, label_width - 2) + right(a, cell_width) + right(b, cell_width) + right(change, cell_width);
+    while (text_.ends_with(' ')) text_.pop_back();
+    text_ += "\n";
+  }
+
+  void bytes(std::string_view label, std::optional<Bytes> a, std::optional<Bytes> b) {
+    const auto shown = [](const std::optional<Bytes>& value) { return value ? pretty(*value) : std::string("-"); };
+    line(label, shown(a), shown(b), a && b ? signed_bytes(*b - *a) : "");
+  }
+
+  void levels() {
+    heading("At the peak", "B - A");
+    for (std::size_t i = 0; i < category_names.size(); ++i)
+      if (c_.a.at_peak[i].count > 0 || c_.b.at_peak[i].count > 0)
+        bytes(category_names[i], c_.a.at_peak[i], c_.b.at_peak[i]);
+    bytes("all", c_.a.peak.bytes, c_.b.peak.bytes);
+    heading("Highest by phase", "B - A");
+    for (std::size_t i = 0; i < phase_names.size(); ++i)
+      if (c_.a.phase_peaks[i] || c_.b.phase_peaks[i])
+        bytes(i == 0 ? "start" : phase_names[i], c_.a.phase_peaks[i], c_.b.phase_peaks[i]);
+  }
+
+  /// Nothing is said of a side without times: a scenario whose device has no rates.
+  void times() {
+    if (c_.a.end.count == 0 && c_.b.end.count == 0) return;
+    heading("Time", "B / A");
+    const auto row = [&](std::string_view label, Nanos a, Nanos b) {
+      if (a.count == 0 && b.count == 0) return;
+      const auto shown = [](const SideFigures& side, Nanos time) {
+        return time.count > 0 && side.end.count > 0 ? pretty(time) : std::string("-");
+      };
+      std::string ratio;
+      if (a.count > 0 && b.count > 0)
+        ratio = fmt::format("{:.2f}", static_cast<double>(b.count) / static_cast<double>(a.count));
+      line(label, shown(c_.a, a), shown(c_.b, b), ratio);
+    };
+    for (std::size_t i = 0; i < phase_names.size(); ++i) row(phase_names[i], c_.a.time[i], c_.b.time[i]);
+    row("all", c_.a.end, c_.b.end);
+  }
+
+  const Comparison& c_;
+  const TerminalStyle& style_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string comparison_text(const Comparison& comparison, const TerminalStyle& style) {
+  return Page(comparison, style).write();
+}
+
+}  // namespace tidemark

@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 9> action_names = {
     "forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"};
 constexpr std::array<std::string_view, 3> keep_names = {"none", "input", "all"};
-constexpr std::array<std::string_view, 3> checkpointing_names = {"direct", "reentrant", "nonreentrant"};
+constexpr std::array<std::string_view, 4> checkpointing_names = {"direct", "reentrant", "nonreentrant", "offload"};
 constexpr std::int64_t max_plan_bytes = 64 << 20;
 constexpr std::int64_t max_region = 1'000'000'000;
 
@@ -132,6 +132,10 @@ Checkpointing read_checkpointing(const DocPtr& node) {
   how.kind = static_cast<Checkpointing::Kind>(index_of(checkpointing_names, choice(map.require("kind"))));
   how.early_stop = map.get("early_stop", boolean, how.early_stop);
   how.preserve_rng = map.get("preserve_rng", boolean, how.preserve_rng);
+  if (const auto parameters = map.optional("parameters")) {
+    if (how.kind != Checkpointing::Kind::offload) parameters->fail("'parameters' is for checkpointing offload only");
+    how.offload_parameters = boolean(*parameters);
+  }
   return how;
 }
 
@@ -152,8 +156,9 @@ Plan plan_of(const DocPtr& root, const Outline& outline) {
 
 std::string checkpointing_line(const Checkpointing& how) {
   if (how == Checkpointing{}) return "";
-  return fmt::format("checkpointing: {{kind: {}, early_stop: {}, preserve_rng: {}}}\n",
-                     checkpointing_names[static_cast<std::size_t>(how.kind)], how.early_stop, how.preserve_rng);
+  return fmt::format("checkpointing: {{kind: {}, early_stop: {}, preserve_rng: {}{}}}\n",
+                     checkpointing_names[static_cast<std::size_t>(how.kind)], how.early_stop, how.preserve_rng,
+                     how.offload_parameters ? ", parameters: true" : "");
 }
 
 std::string step_line(const PlanStep& step, const Layers& layers) {

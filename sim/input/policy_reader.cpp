@@ -37,6 +37,7 @@ policy::Selective selective(const YamlMap& map) {
   out.keep = map.get("keep", texts, out.keep);
   out.layers = map.get("layers", ranges, out.layers);
   out.every = map.get("every", count, out.every);
+  out.interval = map.get("interval", count, out.interval);
   return out;
 }
 

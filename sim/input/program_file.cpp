@@ -37,7 +37,7 @@ std::vector<std::int64_t> dimensions(const Field& field) {
 
 std::vector<std::string> op_names() {
   std::vector<std::string> names(op_kind_names.begin(), op_kind_names.end());
-  names.insert(names.end(), {"reshape", "transpose", "slice"});
+  names.insert(names.end(), view_names.begin(), view_names.end());
   return names;
 }
 
@@ -122,8 +122,8 @@ class ProgramReader {
     const std::vector<std::string> known = op_names();
     if (std::ranges::find(known, kind_name) == known.end())
       kind_field.fail("unknown op '" + kind_name + "'" + did_you_mean(kind_name, known));
-    const bool is_view = kind_name == "reshape" || kind_name == "transpose" || kind_name == "slice";
-    const auto kind = is_view
+    const auto view = std::ranges::find(view_names, kind_name);
+    const auto kind = view != view_names.end()
                           ? OpKind::view
                           : static_cast<OpKind>(std::ranges::find(op_kind_names, kind_name) - op_kind_names.begin());
     std::vector<TensorId> inputs;
@@ -134,28 +134,23 @@ class ProgramReader {
     }
     const Field out = map.require("out");
     ResultRequest request;
-    request.shape = map.get("shape", shape, Shape{});
+    if (const auto given = map.optional("shape")) request.shape = shape(*given);
     request.dims = map.get("dims", dimensions, std::vector<std::int64_t>{});
     request.sizes = map.get("sizes", shape, Shape{});
     if (const auto type = map.optional("dtype")) request.dtype = dtype(*type);
-    request.slice = kind_name == "slice";
+    if (view != view_names.end()) request.view = static_cast<ViewKind>(view - view_names.begin());
     request.in_place = map.get("in_place", boolean, false);
-    if (kind_name == "transpose" && request.dims.size() != 2)
-      map_fails(map, "a transpose needs 'dims': two dimensions");
     emit(map, layer, kind, kind_name, inputs, operands, request, out);
   }
 
-  [[noreturn]] static void map_fails(const YamlMap& map, const std::string& message) {
-    throw InputError(map.where(), message);
-  }
-
-  Attributes attributes_of(const YamlMap& map, const std::string& kind_name, const ResultRequest& request) const {
+  Attributes attributes_of(const YamlMap& map, OpKind kind, const ResultRequest& request) const {
     Attributes attributes;
     attributes.probability = map.get("probability", probability, 0.0);
     attributes.causal = map.get("causal", boolean, false);
     attributes.in_place = request.in_place;
-    if (kind_name == "slice") attributes.implementation = "slice";
-    if (kind_name == "transpose") attributes.dims = request.dims;
+    if (kind == OpKind::view && request.view > ViewKind::transpose) attributes.implementation = to_string(request.view);
+    if (kind == OpKind::view && (request.view == ViewKind::transpose || request.view == ViewKind::permute))
+      attributes.dims = request.dims;
     attributes.saved = map.get("saved", size, Bytes{});
     attributes.forward_temporary = map.get("forward_temporary", size, Bytes{});
     attributes.backward_temporary = map.get("backward_temporary", size, Bytes{});
@@ -169,7 +164,7 @@ class ProgramReader {
             const Field& out) {
     const std::vector<Field> outs = items(out);
     const std::string name = layer + "." + map.get("name", text, text(outs.front()));
-    const Attributes attributes = attributes_of(map, kind_name, request);
+    const Attributes attributes = attributes_of(map, kind, request);
     std::vector<TensorId> made;
     try {
       const std::vector<Result> shapes = results(kind, operands, request);

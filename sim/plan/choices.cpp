@@ -20,7 +20,8 @@ std::string count_of(std::size_t n, const std::string& thing) {
 /// Collects regions of blocks by number; everything else is held.
 class Chooser {
  public:
-  explicit Chooser(const Outline& outline) : outline_(outline), blocks_(block_layers(outline)) {
+  Chooser(const Outline& outline, bool views_along)
+      : outline_(outline), blocks_(block_layers(outline)), views_along_(views_along) {
     for (const OutlineLayer& layer : outline.layers) out_.ops.emplace_back(layer.ops.size(), OpChoice::hold);
   }
 
@@ -88,17 +89,23 @@ class Chooser {
   }
 
   std::vector<OpChoice>& ops_of(std::int32_t layer) { return out_.ops[static_cast<std::size_t>(layer)]; }
-  void close_region(std::int32_t layer) {
-    bind_in_place(layer);
-    take_views_along(layer);
-    if (out_.has(layer, OpChoice::rerun) || out_.has(layer, OpChoice::cached)) out_.regions.push_back({layer});
+  void close_region(const std::vector<std::int32_t>& layers) {
+    for (const std::int32_t layer : layers) {
+      bind_in_place(layer);
+      if (views_along_) take_views_along(layer, layers);
+    }
+    if (std::ranges::any_of(layers, [&](std::int32_t layer) {
+          return out_.has(layer, OpChoice::rerun) || out_.has(layer, OpChoice::cached);
+        }))
+      out_.regions.push_back(layers);
   }
   void bind_in_place(std::int32_t layer);
-  void take_views_along(std::int32_t layer);
+  void take_views_along(std::int32_t layer, const std::vector<std::int32_t>& region);
   std::vector<std::int32_t> selected_blocks(const policy::Selective& p) const;
 
   const Outline& outline_;
   const std::vector<std::int32_t> blocks_;
+  const bool views_along_;
   Choices out_;
 };
 
@@ -118,14 +125,15 @@ void Chooser::bind_in_place(std::int32_t layer) {
 
 /// There is nothing to cache of a view, and a view of what is dropped would keep that alive by its storage: either is
 /// made again.
-void Chooser::take_views_along(std::int32_t layer) {
+void Chooser::take_views_along(std::int32_t layer, const std::vector<std::int32_t>& region) {
   auto& choices = ops_of(layer);
   const auto& ops = at(outline_, layer).ops;
   for (std::size_t k = 0; k < ops.size(); ++k) {
     if (!is_view(ops[k])) continue;
     if (choices[k] == OpChoice::cached) choices[k] = OpChoice::rerun;
     if (std::ranges::any_of(ops[k].inputs, [&](const OpRef& input) {
-          return input.layer == layer && choices[static_cast<std::size_t>(input.op)] == OpChoice::rerun;
+          return std::ranges::find(region, input.layer) != region.end() &&
+                 ops_of(input.layer)[static_cast<std::size_t>(input.op)] == OpChoice::rerun;
         }))
       choices[k] = OpChoice::rerun;
   }
@@ -149,17 +157,26 @@ std::vector<std::int32_t> Chooser::selected_blocks(const policy::Selective& p) c
 
 Choices Chooser::operator()(const policy::Selective& p) {
   if (p.every < 1) throw InputError("'every' must be at least 1, not " + std::to_string(p.every));
+  if (p.interval < 1) throw InputError("'interval' must be at least 1, not " + std::to_string(p.interval));
   if (p.recompute.empty() && p.keep.empty() && p.layers.empty() && p.every == 1)
     throw InputError("policy selective selects nothing; expected 'recompute', 'keep', 'layers' or 'every'");
   check_patterns(p.recompute, outline_, blocks_);
   check_patterns(p.keep, outline_, blocks_);
-  for (const std::int32_t layer : selected_blocks(p)) {
-    const std::vector<bool> keep = matching_ops(p.keep, at(outline_, layer));
-    std::vector<bool> dropped(keep.size(), true);
-    if (!p.recompute.empty()) dropped = matching_ops(p.recompute, at(outline_, layer));
-    for (std::size_t k = 0; k < keep.size(); ++k)
-      if (dropped[k]) ops_of(layer)[k] = keep[k] ? OpChoice::cached : OpChoice::rerun;
-    close_region(layer);
+  const std::vector<std::int32_t> selected = selected_blocks(p);
+  for (std::size_t first = 0; first < selected.size();) {
+    // A region is of neighbours; a gap in the selection ends it.
+    std::vector<std::int32_t> region = {selected[first++]};
+    while (region.size() < static_cast<std::size_t>(p.interval) && first < selected.size() &&
+           selected[first] == region.back() + 1)
+      region.push_back(selected[first++]);
+    Selection keep(p.keep), recompute(p.recompute);
+    for (const std::int32_t layer : region)
+      for (std::size_t k = 0; k < ops_of(layer).size(); ++k) {
+        const OutlineOp& op = at(outline_, layer).ops[k];
+        const bool kept = keep.next(op), dropped = recompute.next(op) || p.recompute.empty();
+        if (dropped) ops_of(layer)[k] = kept ? OpChoice::cached : OpChoice::rerun;
+      }
+    close_region(region);
   }
   return out_;
 }
@@ -193,7 +210,7 @@ Choices Chooser::operator()(const policy::Rule& p) {
     } else {
       ask(layer, row.type, std::vector<bool>(row.ops.size(), true));
     }
-    close_region(layer);
+    close_region({layer});
   }
   return out_;
 }
@@ -208,6 +225,10 @@ bool Choices::is_whole(std::int32_t layer) const {
   return has(layer, OpChoice::rerun) && !has(layer, OpChoice::hold) && !has(layer, OpChoice::cached);
 }
 
+bool Choices::has_functions(std::int32_t layer) const {
+  return has(layer, OpChoice::rerun) && has(layer, OpChoice::hold) && !has(layer, OpChoice::cached);
+}
+
 std::vector<std::int32_t> block_layers(const Outline& outline) {
   std::vector<std::int32_t> out;
   for (std::size_t i = 0; i < outline.layers.size(); ++i)
@@ -215,8 +236,8 @@ std::vector<std::int32_t> block_layers(const Outline& outline) {
   return out;
 }
 
-Choices choose(const PolicyKind& kind, const Outline& outline) {
-  Chooser chooser(outline);
+Choices choose(const PolicyKind& kind, const Outline& outline, bool views_along) {
+  Chooser chooser(outline, views_along);
   Choices out = std::visit(chooser, kind);
   if (block_layers(outline).empty() && !std::holds_alternative<policy::None>(kind))
     out.warnings.emplace_back("the model has no blocks: nothing is recomputed");

@@ -75,6 +75,12 @@ std::string describe(const Plan& plan, const Outline& outline) {
   for (const auto& [names, blocks] : parts)
     out += (out.empty() ? "" : "; ") + count_of(names.size(), "op") + " of " + std::to_string(blocks) + of_all +
            " run again: " + joined(names);
+  if (plan.checkpointing.kind == Checkpointing::Kind::offload) {
+    std::set<std::int32_t> moved;
+    for (const PlanStep& step : plan.steps)
+      if (step.action == Action::forward && step.region >= 0) moved.insert(step.layer);
+    if (!moved.empty()) return "what " + std::to_string(moved.size()) + of_all + " save is copied out and back";
+  }
   return out.empty() ? "nothing runs again" : out;
 }
 

@@ -20,20 +20,35 @@ void check_no_schedule(const Policy& policy) {
         "a finished plan says itself when it recomputes; expected no 'schedule', 'on_grad_of' or 'nested'");
 }
 
+/// Saved-tensor hooks see every node that a region's forward makes: nothing of it runs again.
+void offload(const Outline& outline, Choices& choices) {
+  for (const auto& region : choices.regions)
+    for (const std::int32_t layer : region) {
+      if (!choices.is_whole(layer))
+        throw InputError("offload hooks copy what whole blocks save and cannot select ops; '" +
+                         outline.layers[static_cast<std::size_t>(layer)].name + "' would run in part");
+      auto& ops = choices.ops[static_cast<std::size_t>(layer)];
+      ops.assign(ops.size(), OpChoice::hold);
+    }
+}
+
 /// torch.utils.checkpoint runs a region again when its backward begins, and knows two answers for an op inside: run it
-/// again, or take the result it has cached. Only its non-reentrant form has the second.
+/// again, or take the result it has cached. Only its non-reentrant form has the second. Where nothing is cached, the
+/// ops that run again are functions with a region each.
 void fit_to_framework(const Policy& policy, const Outline& outline, Choices& choices) {
   if (policy.checkpointing.kind == Kind::direct) return;
   if (policy.schedule != RecomputeSchedule::per_segment || !policy.nested.empty())
     throw InputError(
         "torch's checkpointing says itself when a region runs again; expected schedule per_segment and no 'nested', "
         "or checkpointing direct");
+  if (policy.checkpointing.kind == Kind::offload) return offload(outline, choices);
   for (const auto& region : choices.regions)
     for (const std::int32_t layer : region) {
-      if (choices.is_whole(layer)) continue;
+      if (choices.is_whole(layer) || choices.has_functions(layer)) continue;
       if (policy.checkpointing.kind == Kind::reentrant)
         throw InputError(
-            "re-entrant checkpointing runs whole regions again and cannot select ops; expected nonreentrant or direct");
+            "re-entrant checkpointing runs whole regions again and cannot keep ops' results; expected nonreentrant or "
+            "direct");
       const auto& ops = outline.layers[static_cast<std::size_t>(layer)].ops;
       for (std::size_t k = 0; k < ops.size(); ++k)
         if (OpChoice& choice = choices.ops[static_cast<std::size_t>(layer)][k]; choice == OpChoice::hold)
@@ -60,7 +75,10 @@ Plan ordered(const Policy& policy, const Outline& outline) {
     renumber_regions(plan);
     return plan;
   }
-  Choices choices = choose(policy.kind, outline);
+  // A framework's functions end where they are written: a view of their result is not theirs.
+  const auto* selective = std::get_if<policy::Selective>(&policy.kind);
+  const bool functions = policy.checkpointing.kind != Kind::direct && selective != nullptr && selective->keep.empty();
+  Choices choices = choose(policy.kind, outline, !functions);
   fit_to_framework(policy, outline, choices);
   return put_in_order(choices, policy, outline);
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/plan/selection.hpp"
@@ -54,6 +55,8 @@ class Ordering {
 
   void place_recomputes();
   void place_region(const std::vector<std::int32_t>& layers, OpRef before);
+  bool has_functions(Layers layers) const;
+  void place_functions(Layers layers);
   void place_just_in_time();
   void place_nested(Layers layers, std::span<const int> levels, std::int32_t region);
   OpRef named_op(const std::vector<std::int32_t>& layers) const;
@@ -85,9 +88,9 @@ void Ordering::forward() {
   for (std::int32_t layer = 0; layer < static_cast<std::int32_t>(outline_.layers.size()); ++layer) {
     if (is_loss(layer)) continue;
     const std::int32_t region = region_of(layer);
-    if (choices_.is_whole(layer)) {
-      steps_.push_back(
-          {Action::forward, layer, {}, keep_in(choices_.regions[static_cast<std::size_t>(region)], layer), region});
+    const Layers together = region < 0 ? Layers{} : Layers(choices_.regions[static_cast<std::size_t>(region)]);
+    if (!together.empty() && std::ranges::all_of(together, [&](auto of) { return choices_.is_whole(of); })) {
+      steps_.push_back({Action::forward, layer, {}, keep_in(together, layer), region});
       continue;
     }
     steps_.push_back({Action::forward, layer, {}, Keep::all, region});
@@ -136,7 +139,9 @@ void Ordering::place_recomputes() {
       case RecomputeSchedule::just_in_time:
         break;
       case RecomputeSchedule::per_segment:
-        if (policy_.nested.empty())
+        if (has_functions(layers))
+          place_functions(layers);
+        else if (policy_.nested.empty())
           place_region(layers, last_op(layers));
         else
           place_nested(layers, policy_.nested, region_of(layers.front()));
@@ -157,6 +162,39 @@ void Ordering::place_region(const std::vector<std::int32_t>& layers, OpRef befor
     for (std::int32_t k = 0; k < op_count(layer); ++k)
       if (choice({layer, k}) == OpChoice::rerun) ops.push_back(k);
     if (!ops.empty()) place(before, layer, std::move(ops), Keep::all, region_of(layer));
+  }
+}
+
+/// A framework carries the plan out, and of these layers only parts are checkpointed.
+bool Ordering::has_functions(Layers layers) const {
+  return policy_.checkpointing.kind != Checkpointing::Kind::direct &&
+         std::ranges::any_of(layers, [&](std::int32_t layer) { return choices_.has_functions(layer); });
+}
+
+/// Each run of neighbouring ops, views between them included, is a function of its own.
+void Ordering::place_functions(Layers layers) {
+  for (const std::int32_t layer : layers) {
+    std::vector<std::int32_t> run, views;
+    std::int32_t region = region_of(layer);
+    const auto close = [&] {
+      views.clear();
+      if (run.empty()) return;
+      const OpRef last{layer, run.back()};
+      place(last, layer, std::exchange(run, {}), Keep::all, region);
+      region = next_region_++;
+    };
+    for (std::int32_t k = 0; k < op_count(layer); ++k) {
+      if (choice({layer, k}) == OpChoice::rerun) {
+        run.insert(run.end(), views.begin(), views.end());
+        run.push_back(k);
+        views.clear();
+      } else if (!run.empty() && is_view(at(layer).ops[static_cast<std::size_t>(k)])) {
+        views.push_back(k);
+      } else {
+        close();
+      }
+    }
+    close();
   }
 }
 

@@ -14,8 +14,9 @@ struct Group {
   std::vector<std::string_view> kinds;
 };
 
-const std::array<Group, 3>& groups() {
-  static const std::array<Group, 3> all = {{{"matmul", {"linear", "matmul", "addmm", "bmm"}},
+const std::array<Group, 4>& groups() {
+  static const std::array<Group, 4> all = {{{"matmul", {"linear", "matmul", "addmm", "bmm"}},
+                                            {"mm", {"matmul"}},
                                             {"norm", {"layer_norm", "rms_norm"}},
                                             {"activation", {"relu", "gelu", "silu", "tanh", "swiglu"}}}};
   return all;
@@ -59,10 +60,45 @@ bool matches(std::string_view pattern, const OutlineOp& op) {
   });
 }
 
+namespace {
+
+std::string_view without_count(std::string_view pattern) { return pattern.substr(0, pattern.find('/')); }
+
+/// A whole number of at most six digits, or -1.
+int small_number(std::string_view text) {
+  const bool digits =
+      !text.empty() && text.size() <= 6 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  return digits ? std::stoi(std::string(text)) : -1;
+}
+
+}  // namespace
+
+Selection::Selection(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    Counted& counted = patterns_.emplace_back(Counted{std::string(without_count(pattern))});
+    if (counted.pattern.size() == pattern.size()) continue;
+    const std::string count = pattern.substr(counted.pattern.size() + 1);
+    const std::size_t plus = count.find('+');
+    counted.every = small_number(count.substr(0, plus));
+    if (plus != std::string::npos) counted.from = small_number(count.substr(plus + 1));
+    if (counted.every < 1 || counted.from < 0 || counted.from >= counted.every)
+      throw InputError(
+          "'" + pattern +
+          "' is no pattern; expected what every n-th of is meant, such as mm/2, or mm/2+1 from the first on");
+  }
+}
+
+bool Selection::next(const OutlineOp& op) {
+  bool meant = false;
+  for (Counted& counted : patterns_)
+    if (matches(counted.pattern, op)) meant = ++counted.seen % counted.every == counted.from || meant;
+  return meant;
+}
+
 std::vector<bool> matching_ops(const std::vector<std::string>& patterns, const OutlineLayer& layer) {
+  Selection selection(patterns);
   std::vector<bool> out;
-  for (const OutlineOp& op : layer.ops)
-    out.push_back(std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(pattern, op); }));
+  for (const OutlineOp& op : layer.ops) out.push_back(selection.next(op));
   return out;
 }
 
@@ -77,7 +113,7 @@ void check_patterns(const std::vector<std::string>& patterns, const Outline& out
     for (const OutlineOp& op : outline.layers[static_cast<std::size_t>(layer)].ops) {
       kinds.insert(op.kind);
       add_components(op.name, names);
-      for (std::size_t i = 0; i < patterns.size(); ++i) used[i] = used[i] || matches(patterns[i], op);
+      for (std::size_t i = 0; i < patterns.size(); ++i) used[i] = used[i] || matches(without_count(patterns[i]), op);
     }
   const auto unused = std::ranges::find(used, false);
   if (unused == used.end()) return;

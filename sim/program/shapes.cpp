@@ -92,29 +92,76 @@ std::size_t dimension(OpKind kind, const Tensor& operand, const std::vector<std:
   return static_cast<std::size_t>(index);
 }
 
+Result reshape(const Tensor& operand, const Shape& shape) {
+  const auto strides = view_strides(operand.shape, operand.strides, shape);
+  if (!strides)
+    throw InputError("a view of shape " + to_string(shape) + " cannot be had of a tensor of shape " +
+                     to_string(operand.shape) + " and strides " + to_string(operand.strides) + " without a copy");
+  return {shape, *strides, operand.dtype, true};
+}
+
+/// All dimensions in another order.
+Result permute(const Tensor& operand, const std::vector<std::int64_t>& dims) {
+  Result out{{}, {}, operand.dtype, true};
+  std::vector<bool> seen(operand.shape.size(), false);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const std::size_t d = dimension(OpKind::view, operand, dims, i);
+    if (seen[d]) break;
+    seen[d] = true;
+    out.shape.push_back(operand.shape[d]);
+    out.strides.push_back(operand.strides[d]);
+  }
+  if (out.shape.size() != operand.shape.size())
+    throw InputError("a permutation names each of the " + std::to_string(operand.shape.size()) + " dimensions once");
+  return out;
+}
+
+/// Extents of 1, and dimensions put before the first, repeat with stride 0.
+Result expand(const Tensor& operand, const Shape& shape) {
+  const std::size_t more = shape.size() - std::min(shape.size(), operand.shape.size());
+  bool fits = shape.size() >= operand.shape.size();
+  Result out{shape, Shape(shape.size(), 0), operand.dtype, true};
+  for (std::size_t d = more; d < shape.size() && fits; ++d) {
+    const std::int64_t extent = operand.shape[d - more];
+    fits = extent == shape[d] || extent == 1;
+    if (extent == shape[d]) out.strides[d] = operand.strides[d - more];
+  }
+  if (!fits)
+    throw InputError("a tensor of shape " + to_string(operand.shape) + " does not expand to " + to_string(shape));
+  return out;
+}
+
 Result view(const Tensor& operand, const ResultRequest& request) {
   Result out{operand.shape, operand.strides, operand.dtype, true};
-  if (request.slice) {
-    const std::size_t dim = dimension(OpKind::view, operand, request.dims, 0);
-    if (request.sizes.size() != 2 || request.sizes[0] < 0 || request.sizes[1] <= 0 ||
-        request.sizes[0] + request.sizes[1] > operand.shape[dim])
-      throw InputError("a slice needs [start, length] inside dimension " + std::to_string(dim) + " of " +
-                       to_string(operand.shape));
-    out.shape[dim] = request.sizes[1];
-  } else if (request.dims.size() == 2) {
-    const std::size_t a = dimension(OpKind::view, operand, request.dims, 0);
-    const std::size_t b = dimension(OpKind::view, operand, request.dims, 1);
-    std::swap(out.shape[a], out.shape[b]);
-    std::swap(out.strides[a], out.strides[b]);
-  } else {
-    const auto strides = view_strides(operand.shape, operand.strides, request.shape);
-    if (!strides)
-      throw InputError("a view of shape " + to_string(request.shape) + " cannot be had of a tensor of shape " +
-                       to_string(operand.shape) + " and strides " + to_string(operand.strides) + " without a copy");
-    out.shape = request.shape;
-    out.strides = *strides;
+  const auto dim = [&](std::size_t i) { return dimension(OpKind::view, operand, request.dims, i); };
+  switch (request.view) {
+    case ViewKind::slice:
+      if (request.sizes.size() != 2 || request.sizes[0] < 0 || request.sizes[1] <= 0 ||
+          request.sizes[0] > operand.shape[dim(0)] - request.sizes[1])
+        throw InputError("a slice needs [start, length] inside dimension " + std::to_string(dim(0)) + " of " +
+                         to_string(operand.shape));
+      out.shape[dim(0)] = request.sizes[1];
+      return out;
+    case ViewKind::select:
+      if (request.sizes.size() != 1 || request.sizes[0] < 0 || request.sizes[0] >= operand.shape[dim(0)])
+        throw InputError("a select needs an index inside dimension " + std::to_string(dim(0)) + " of " +
+                         to_string(operand.shape));
+      out.shape.erase(out.shape.begin() + static_cast<std::ptrdiff_t>(dim(0)));
+      out.strides.erase(out.strides.begin() + static_cast<std::ptrdiff_t>(dim(0)));
+      return out;
+    case ViewKind::transpose:
+      if (request.dims.size() != 2) throw InputError("a transpose needs 'dims': two dimensions");
+      std::swap(out.shape[dim(0)], out.shape[dim(1)]);
+      std::swap(out.strides[dim(0)], out.strides[dim(1)]);
+      return out;
+    case ViewKind::permute:
+      return permute(operand, request.dims);
+    case ViewKind::expand:
+      return expand(operand, request.shape.value_or(operand.shape));
+    case ViewKind::reshape:
+      break;
   }
-  return out;
+  return reshape(operand, request.shape.value_or(operand.shape));
 }
 
 std::vector<Result> split(const Tensor& operand, const ResultRequest& request) {
@@ -192,7 +239,9 @@ Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultReq
               kind, "queries, keys and values [batch, heads, rows, d]", operands);
       Shape out = x.shape;
       out[3] = operands[2].shape[3];
-      return fresh(std::move(out), x.dtype);
+      // Kernels write [batch, rows, heads, d] and hand out a transposed view.
+      const Shape strides = {out[1] * out[2] * out[3], out[3], out[1] * out[3], 1};
+      return {std::move(out), strides, x.dtype, false};
     }
     case OpKind::contiguous:
       return fresh(x.shape, x.dtype);
@@ -213,7 +262,7 @@ Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultReq
     case OpKind::sum:
       return fresh({}, x.dtype);
     case OpKind::custom:
-      return fresh(request.shape.empty() ? x.shape : request.shape, request.dtype.value_or(x.dtype));
+      return fresh(request.shape.value_or(x.shape), request.dtype.value_or(x.dtype));
     default:
       return like(x);  // pointwise
   }

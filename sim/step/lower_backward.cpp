@@ -171,6 +171,21 @@ std::vector<StorageId> ProgramLowering::touched_by_backward(std::size_t k, const
 
 namespace {
 
+/// Strides of the gradient of what was transposed or permuted, seen as it was before.
+Shape strides_before(const ProgramOp& op, const Shape& strides) {
+  const auto rank = static_cast<std::int64_t>(strides.size());
+  const auto dim = [&](std::size_t i) {
+    const std::int64_t d = op.attributes.dims.at(i);
+    return static_cast<std::size_t>(d < 0 ? d + rank : d);
+  };
+  Shape out = strides;
+  if (op.attributes.implementation == "permute")
+    for (std::size_t i = 0; i < out.size(); ++i) out[dim(i)] = strides[i];
+  else
+    std::swap(out.at(dim(0)), out.at(dim(1)));
+  return out;
+}
+
 Shape fresh_strides(GradientRule::Layout layout, const Tensor& input) {
   if (layout == GradientRule::Layout::like_input && is_dense(input.shape, input.strides)) return input.strides;
   if (layout != GradientRule::Layout::token_major) return contiguous_strides(input.shape);
@@ -216,14 +231,8 @@ GradientId ProgramLowering::pass_through(const ProgramOp& op, const GradientRule
       return incoming;
     case GradientRule::Layout::expand:
       return gradients_.viewed(incoming, input.shape, Shape(input.shape.size(), 0));
-    case GradientRule::Layout::transpose: {
-      Shape shape = gradients_.shape(incoming), strides = gradients_.strides(incoming);
-      std::swap(shape.at(static_cast<std::size_t>(op.attributes.dims.at(0))),
-                shape.at(static_cast<std::size_t>(op.attributes.dims.at(1))));
-      std::swap(strides.at(static_cast<std::size_t>(op.attributes.dims.at(0))),
-                strides.at(static_cast<std::size_t>(op.attributes.dims.at(1))));
-      return gradients_.viewed(incoming, std::move(shape), std::move(strides));
-    }
+    case GradientRule::Layout::transpose:
+      return gradients_.viewed(incoming, input.shape, strides_before(op, gradients_.strides(incoming)));
     case GradientRule::Layout::reshape:
       break;
   }

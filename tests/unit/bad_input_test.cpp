@@ -194,6 +194,8 @@ TEST_CASE("bad input: policies") {
        "plan, not 'intervall'; did you mean 'interval'?"},
       {"no kind", chain + "policy: {interval: 3}", "s.yaml:2:9: error: missing key 'kind' in 'policy'"},
       {"no interval", chain + "policy: interval", "s.yaml:2:9: error: missing key 'interval' in policy 'interval'"},
+      {"parameters that no hook sees", chain + "policy: {kind: full, checkpointing: {kind: direct, parameters: true}}",
+       "s.yaml:2:64: error: 'parameters' is for checkpointing offload only"},
       {"blocks that are none", chain + "policy: {kind: selective, recompute: a, layers: 3-1}",
        "s.yaml:2:49: error: 'layers' must be block numbers such as '0-3,8-11', not '3-1'"},
       {"a plan of nothing", chain + "policy: plan",

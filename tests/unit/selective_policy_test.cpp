@@ -179,12 +179,18 @@ TEST_CASE("selective: what is written in place goes with what it writes over") {
 TEST_CASE("selective: under torch's checkpointing") {
   Policy policy = policy_of(recompute({"softmax"}));
   policy.checkpointing.kind = Checkpointing::Kind::nonreentrant;
-  // All of the block is the region: what does not run again is cached.
-  CHECK(plan_of(policy, transformer_outline(1)) == "Fe0 D0 L Fe0[2] B0");
+  // What runs again is a function with a region of its own; with results kept, all of the block is the region.
+  const std::string function = "Fe0 D0[2] L B0[3-9] Fe0[2] B0[0-2]";
+  CHECK(plan_of(policy, transformer_outline(1)) == function);
   policy.checkpointing.kind = Checkpointing::Kind::reentrant;
+  CHECK(plan_of(policy, transformer_outline(1)) == function);
+  policy.kind = keep({"softmax"});
   CHECK(message_of(policy, transformer_outline(1)) ==
-        "error: re-entrant checkpointing runs whole regions again and cannot select ops; expected nonreentrant or "
-        "direct");
+        "error: re-entrant checkpointing runs whole regions again and cannot keep ops' results; expected nonreentrant "
+        "or direct");
+  policy.checkpointing.kind = Checkpointing::Kind::nonreentrant;
+  CHECK(plan_of(policy, transformer_outline(1)) == "Fe0 D0 L Fe0[0-1,3-9] B0");
+  policy.checkpointing.kind = Checkpointing::Kind::reentrant;
   policy.kind = policy::Full{};
   CHECK(plan_of(policy, transformer_outline(1)) == "Fc0 L Fe0 B0");
   policy.schedule = RecomputeSchedule::up_front;
@@ -195,6 +201,36 @@ TEST_CASE("selective: under torch's checkpointing") {
   policy.kind = policy::Sequence{"Fc0 L Fe0 B0"};
   CHECK(message_of(policy, transformer_outline(1)) ==
         "error: step 7 of the plan, Fe0, runs again outside of any region; torch's checkpointing knows regions only");
+}
+
+TEST_CASE("selective: every n-th op that a pattern means, in regions of several blocks") {
+  struct Case {
+    std::string name;
+    std::vector<std::string> keep;
+    int interval;
+    std::string plan;
+  };
+  // Linear ops of a block: 1, 6, 8; bmm 4.
+  const Outline two = transformer_outline(2);
+  const Case cases[] = {
+      {"every second of a group", {"matmul/2"}, 1, "Fe0 D0 Fe1 D1 L Fe1[0-3,5-7,9] B1 Fe0[0-3,5-7,9] B0"},
+      {"every second of three", {"linear/2"}, 1, "Fe0 D0 Fe1 D1 L Fe1[0-5,7-9] B1 Fe0[0-5,7-9] B0"},
+      {"the others", {"linear/2+1"}, 1, "Fe0 D0 Fe1 D1 L Fe1[0,2-7,9] B1 Fe0[0,2-7,9] B0"},
+      {"counted through a region", {"linear/2"}, 2, "Fe0 D0 Fe1 D1 L Fe0[0-5,7-9] Fe1[0,2-7,9] B1 B0"},
+      {"two patterns", {"linear/3", "bmm"}, 1, "Fe0 D0 Fe1 D1 L Fe1[0-3,5-7,9] B1 Fe0[0-3,5-7,9] B0"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    policy::Selective kind;
+    kind.keep = c.keep;
+    kind.interval = c.interval;
+    Policy policy = policy_of(kind);
+    policy.checkpointing.kind = Checkpointing::Kind::nonreentrant;
+    CHECK(plan_of(policy, two) == c.plan);
+  }
+  CHECK(message_of(policy_of(keep({"linear/0"})), two) ==
+        "error: 'linear/0' is no pattern; expected what every n-th of is meant, such as mm/2, or mm/2+1 from the first "
+        "on");
 }
 
 TEST_CASE("selective: the attention part of a layer given by numbers") {

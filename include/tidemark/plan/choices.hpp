@@ -26,13 +26,15 @@ struct Choices {
   /// Every op of the layer runs again: the layer runs as Fc or Fn.
   bool is_whole(std::int32_t layer) const;
   bool has(std::int32_t layer, OpChoice choice) const;
+  /// Some ops run again and all others hold: parts of a block that are checkpointed functions of their own.
+  bool has_functions(std::int32_t layer) const;
 };
 
 /// Indices of the layers that policies count, in order.
 std::vector<std::int32_t> block_layers(const Outline& outline);
 
-/// For every kind but Sequence and Given, which are ordered already. Throws InputError where settings are out of range
-/// or do not fit the model.
-Choices choose(const PolicyKind& kind, const Outline& outline);
+/// For every kind but Sequence and Given, which are ordered already. `views_along`: a view of what runs again runs
+/// again too. Throws InputError where settings are out of range or do not fit the model.
+Choices choose(const PolicyKind& kind, const Outline& outline, bool views_along = true);
 
 }  // namespace tidemark

@@ -52,12 +52,14 @@ struct Whole {
   friend bool operator==(const Whole&, const Whole&) = default;
 };
 /// Op-level: recompute the ops that match, or everything but those that match `keep`. A pattern matches an op's kind,
-/// or a component of its name ("attention", "mlp", "softmax"). `layers` ranges count blocks, inclusive.
+/// or a component of its name ("attention", "mlp", "softmax"); "mm/2" means every second of them in each region.
+/// `layers` ranges count blocks, inclusive; without patterns those blocks run again as a whole.
 struct Selective {
   std::vector<std::string> recompute;
   std::vector<std::string> keep;
   std::vector<std::pair<int, int>> layers;  // empty: all
   int every = 1;                            // every n-th of those blocks
+  int interval = 1;                         // so many of them share a region
   friend bool operator==(const Selective&, const Selective&) = default;
 };
 /// The seed's should_recompute by layer type and bytes.

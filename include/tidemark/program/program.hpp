@@ -132,9 +132,9 @@ struct Attributes {
   std::int64_t heads = 0;  // attention: query heads
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::vector<std::int64_t> dims = {};  // view: the two dimensions exchanged; empty: a reshape, or a slice
+  std::vector<std::int64_t> dims = {};  // view: the two dimensions exchanged, or a permutation; else empty
   bool in_place = false;                // the output is the input's storage
-  std::string implementation = {};      // "" the profile's; else a rule's name, e.g. "flash", "efficient"
+  std::string implementation = {};      // "" the profile's; else a rule's name, e.g. "flash", or a `ViewKind`
   // custom only
   Bytes saved = {}, forward_temporary = {}, backward_temporary = {};
   Flops forward_flops = {}, backward_flops = {};

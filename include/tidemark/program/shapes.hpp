@@ -1,8 +1,12 @@
 /// What shape and strides does an op's result have, and do its operands fit?
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tidemark/program/program.hpp"
@@ -18,13 +22,21 @@ struct Result {
   friend bool operator==(const Result&, const Result&) = default;
 };
 
+/// The views that a program can name. Backward treats them apart: a part's gradient is a full-size tensor, an expanded
+/// one's a sum.
+enum class ViewKind : std::uint8_t { reshape, transpose, permute, slice, select, expand };
+inline constexpr std::array<std::string_view, 6> view_names = {"reshape", "transpose", "permute",
+                                                               "slice",   "select",    "expand"};
+constexpr std::string_view to_string(ViewKind kind) { return view_names[static_cast<std::size_t>(kind)]; }
+
 /// What an op says of its results where operands alone do not decide.
 struct ResultRequest {
-  Shape shape;                      // view, custom: the new shape; empty is not given
-  std::vector<std::int64_t> dims;   // view: the two dimensions exchanged; cat, split, slice: the dimension
-  std::vector<std::int64_t> sizes;  // split: extents of the parts; slice: start and length
-  std::optional<DType> dtype;       // cast, custom
-  bool slice = false;               // view: a slice along `dims[0]`
+  std::optional<Shape> shape;  // reshape, expand, custom: the new shape
+  /// transpose: the two dimensions; permute: all of them; cat, split, slice, select: one
+  std::vector<std::int64_t> dims = {};
+  std::vector<std::int64_t> sizes = {};  // split: extents of the parts; slice: start and length; select: the index
+  std::optional<DType> dtype = {};       // cast, custom
+  ViewKind view = ViewKind::reshape;
   bool in_place = false;
 };
 

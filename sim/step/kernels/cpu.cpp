@@ -180,7 +180,8 @@ Kernel embedding(const OpView& op) {
 Kernel view(const OpView& op) {
   Draft k(op);
   k.backward();
-  const bool part = elements(op.output(0)) != elements(op.input(0)) || op.op.attributes.implementation == "slice";
+  const std::string& how = op.op.attributes.implementation;
+  const bool part = elements(op.output(0)) != elements(op.input(0)) || how == "slice" || how == "select";
   if (part) return k.gradient(0).run().finish();
   return k.pass(0, op.op.attributes.dims.empty() ? Layout::reshape : Layout::transpose).finish();
 }

@@ -317,9 +317,6 @@ bool Referee::judge_reads(const Instruction& at, const std::vector<OpSpan>& span
   for (const StorageId id : reads(at.index)) {
     const Life& life = lives_[id];
     if (step_.storages[id].bytes.count == 0) continue;
-    if (events_[life.alloc_event].time > span.start)
-      return fail(Fault::read_of_nothing, life.alloc_event, at.index, "{} reads {} before it is allocated",
-                  op(at.index), name(id));
     if (life.free_event != none && events_[life.free_event].time < span.end)
       return fail(Fault::read_of_freed, life.free_event, at.index, "{} still reads {} when {} frees it", op(at.index),
                   name(id), op(life.free_op));

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <limits>
 
 #include "support/hand_step.hpp"
 #include "tidemark/engine/simulate.hpp"
@@ -181,6 +182,37 @@ TEST_CASE("referee: a faulty step is caught in what simulate makes of it") {
         "read_of_nothing: op 'A' reads 'x', which is not allocated");
 }
 
+TEST_CASE("referee: a step and a timeline that do not belong together") {
+  struct Case {
+    std::string name;
+    std::function<void(Step&, Timeline&)> plant;
+    std::string verdict;
+  };
+  const Case cases[] = {
+      {"an initial storage", [](Step& s, Timeline&) { s.initial.push_back(9); },
+       "unknown: initial storage 9 is not in the step"},
+      {"an instruction's storage", [](Step& s, Timeline&) { s.instructions[0].index = 9; },
+       "unknown: instruction 0 names what is not in the step"},
+      {"an instruction's op", [](Step& s, Timeline&) { s.instructions[1].op = 9; },
+       "unknown: instruction 1 names what is not in the step"},
+      {"an instruction's event", [](Step& s, Timeline&) { s.instructions[2].index = 9; },
+       "unknown: instruction 2 names what is not in the step"},
+      {"a read", [](Step& s, Timeline&) { s.reads[0] = 9; },
+       "unknown: op 'A' reads storage 9, which is not in the step"},
+      {"an alloc that is not in the list", [](Step& s, Timeline&) { s.initial.clear(); },
+       "unknown: no op allocates 'w', which the step does not"},
+      {"a record that is not in the list", [](Step& s, Timeline&) { s.instructions.erase(s.instructions.begin() + 2); },
+       "early_start: op 'D' waits for event 0, which is never recorded"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    HandStep made = good();
+    Timeline timeline = simulate(made.step, {});
+    c.plant(made.step, timeline);
+    CHECK(verdict(referee(made.step, timeline)) == c.verdict);
+  }
+}
+
 TEST_CASE("referee: two ranks that wait for each other's events in turn") {
   HandStep made;
   made.initial("w0", 1).initial("w1", 2, 1);
@@ -213,6 +245,7 @@ TEST_CASE("referee: a planted fault in bare rows, and in rows beside their step"
   const std::string size = "wrong_size: 4 bytes of 'x' are freed under id 1, which holds 5 bytes of 'x'";
   const std::string held = "double_alloc: 'y' is allocated under id 1, which 'x' still holds";
   const std::string none = "free_of_nothing: 'x' is freed, but nothing was allocated under id 9";
+  const std::string past = "wrong_total: live bytes pass 2^63";
   const std::string zero = "wrong_size: 'y' has 0 bytes";
   const Case cases[] = {
       {"nothing", [](Rows&) {}, "valid", "valid", 0},
@@ -227,6 +260,18 @@ TEST_CASE("referee: a planted fault in bare rows, and in rows beside their step"
        "missing_event: op 'C' frees 'y', but no event says so", Violation::no_event},
       {"a missing op: rows alone cannot know", [&](Rows& r) { erase(r, 5), erase(r, 2); }, "valid",
        "missing_event: op 'C' allocates 2 bytes of 'z' where the step's next alloc is op 'B', 3 bytes of 'y'", 3},
+      {"one alloc too many",
+       [](Rows& r) {
+         r.push_back(r[0]);
+         r.back().id = 99;
+         r.back().time = Nanos{20};
+         r.back().live = Bytes{14};
+       },
+       "valid", "unknown: 'w' is one alloc more than the step makes", 7},
+      {"a rank the step does not have", [](Rows& r) { r[0].rank = 1, r[1].live = Bytes{5}, r.resize(2); }, "valid",
+       "unknown: the step has no rank 1", 0},
+      {"more than can be counted", [](Rows& r) { r[1].bytes = Bytes{std::numeric_limits<std::int64_t>::max()}; }, past,
+       past, 1},
       {"a free by another op", [](Rows& r) { r[5].op = "B"; }, "valid",
        "wrong_op: op 'B' frees 'y', which is for op 'C' to do", 5},
   };

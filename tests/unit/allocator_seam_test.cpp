@@ -108,14 +108,16 @@ TEST_CASE("allocator seam: one for each rank, their figures merged in time") {
   HandStep made;
   made.op("A", 10).alloc("x", 4).run().record(0).free("x");
   made.op("B", 5, Stream::compute, 1).wait(0).alloc("y", 3).run().free("y");
+  made.op("C", 20).alloc("z", 1).run().free("z");
   made.step.ranks = 2;
   Recorder first(made.step, 100), second(made.step, 2);
   std::array<Allocator*, 2> both = {&first, &second};
   const Timeline timeline = simulate(made.step, {}, both);
-  // events: 0 +x | 10 -x, 10 +y (rank 1 is full) | 15 -y
-  CHECK(counts(timeline.allocator.allocated) == std::vector<std::int64_t>{4, 0});
+  // events: 0 +x | 10 -x, 10 +z (rank 0), 10 +y (rank 1 is full) | 15 -y | 30 -z
+  CHECK(counts(timeline.allocator.allocated) == std::vector<std::int64_t>{4, 0, 1});
   REQUIRE(timeline.out_of_memory);
-  CHECK(timeline.out_of_memory->event == 2);
+  CHECK(timeline.events.size() == 6);
+  CHECK(timeline.out_of_memory->event == 3);
   CHECK(timeline.out_of_memory->storage == made.id("y"));
   CHECK_THROWS_AS(simulate(made.step, {}, first), InternalError);
 }

@@ -170,6 +170,29 @@ TEST_CASE("simulate: events on a hand-drawn timeline") {
        {"0 +x 1", "0 +y 2", "0 +u 3", "10 +z 12", "14 -z 3", "14 +v 7", "15 -x 6", "20 -y 5", "20 -u 4"},
        {"A 0..10 peak 3 after 3", "D 10..15 peak 12 after 6", "E 15..20 peak 6 after 5", "F 10..10 peak 5 after 4",
         "B 10..14 peak 12 after 3", "C 14..23 peak 7 after 4"}},
+      // compute  |A 2|B 10 +z -z |C 9         |
+      // copy_out     |D 3: x|    |E 4: y      |
+      {"a copy's peak forgets what was before it started",
+       HandStep()
+           .op("A", 2)
+           .alloc("x", 1)
+           .alloc("y", 1)
+           .run()
+           .op("D", 3, out)
+           .copy({"x"})
+           .free("x")
+           .op("B", 10)
+           .alloc("z", 90)
+           .run()
+           .free("z")
+           .op("E", 4, out)
+           .copy({"y"})
+           .free("y")
+           .op("C", 9)
+           .run(),
+       {"0 +x 1", "0 +y 2", "2 +z 92", "5 -x 91", "12 -z 1", "16 -y 0"},
+       {"A 0..2 peak 2 after 2", "D 2..5 peak 92 after 91", "B 2..12 peak 92 after 1", "E 12..16 peak 1 after 0",
+        "C 12..21 peak 1 after 0"}},
       {"an op without a kernel stands at its script's moment",
        HandStep().op("A", 10).alloc("x", 4).run().op("drop", 99).free("x").op("never", 1),
        {"0 +x 4", "10 -x 0"},
@@ -304,6 +327,9 @@ TEST_CASE("live_peak: the scan agrees with the simulation on one stream") {
   const Peak peak = live_peak(made.step);
   CHECK(peak == Peak{Bytes{10}, 2});
   CHECK(peak.bytes == simulate(made.step, {}).peak);
+  HandStep twice;
+  twice.op("A", 1).alloc("x", 5).run().free("x").op("B", 1).alloc("y", 5).run();
+  CHECK(live_peak(twice.step) == Peak{Bytes{5}, 0});
   HandStep wide;
   wide.initial("w", huge).op("A", 1).alloc("x", 1).run();
   CHECK_THROWS_AS(live_peak(wide.step), InputError);

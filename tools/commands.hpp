@@ -30,6 +30,16 @@ struct RunOptions {
 };
 [[nodiscard]] int run_command(const RunOptions& options);
 
+struct PlanOptions {
+  std::string scenario;
+  std::vector<std::string> sets;
+  std::string budget;  // "" is the scenario's, or the device's usable bytes
+  std::string method = "auto";
+  std::string express;  // "megatron": the framework's flags in place of YAML
+  std::string out;      // a path; "" prints the plan
+};
+[[nodiscard]] int plan_command(const PlanOptions& options);
+
 struct FormulaOptions {
   std::string name;
   std::vector<std::string> arguments;

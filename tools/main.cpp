@@ -24,6 +24,7 @@ class CommandLine {
     app_.require_subcommand(1);
     app_.failure_message(CLI::FailureMessage::simple);
     add_run();
+    add_plan();
     add_formula();
     add_check();
     add_compare();
@@ -71,6 +72,23 @@ class CommandLine {
     command->add_option("--chart", run_.chart, "The chart's axis: sequence, time, or none for no chart")
         ->capture_default_str();
     command->add_flag("--ascii", run_.ascii, "Draw with plain ASCII");
+  }
+
+  void add_plan() {
+    CLI::App* command = add("plan", "Find the cheapest plan whose simulated peak fits a budget; print it as YAML.",
+                            [this] { return plan_command(plan_); });
+    command->add_option("scenario", plan_.scenario, "Scenario file (YAML)")->required();
+    command->add_option("--budget", plan_.budget, "The most bytes at the peak, such as 40GiB; else the device's");
+    command
+        ->add_option("--method", plan_.method,
+                     "auto, uniform, block, chen, search; for chains revolve, rotor, rotor_tight, chain_exact")
+        ->capture_default_str();
+    command->add_option("--express", plan_.express, "megatron: print the framework's own flags");
+    command->add_option("--out", plan_.out,
+                        "Write the plan to this file; run takes it as policy: {kind: plan, file: F}");
+    command->add_option("--set", plan_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 
   void add_formula() {
@@ -164,6 +182,7 @@ class CommandLine {
   CLI::App app_;
   std::function<int()> chosen_;
   RunOptions run_;
+  PlanOptions plan_;
   FormulaOptions formula_;
   CheckOptions check_;
   CompareOptions compare_;

@@ -23,11 +23,26 @@ struct State {
   }
 };
 
+/// "Fe3" as a kind and a stage; no kind at the start.
+struct Op {
+  enum class Kind : std::uint8_t { none, keep_all, keep_input, keep_none, loss, backward, drop_input, drop_saved };
+  Kind kind = Kind::none;
+  std::int8_t stage = 0;
+};
+
+std::string to_string(Op op) {
+  constexpr const char* names[] = {"", "Fe", "Fc", "Fn", "L", "B", "Dx", "Dxbar"};
+  const std::string name = names[static_cast<std::size_t>(op.kind)];
+  return op.kind == Op::Kind::loss ? name : name + std::to_string(op.stage);
+}
+
+Op op_of(Op::Kind kind, std::int32_t stage) { return {kind, static_cast<std::int8_t>(stage)}; }
+
 struct Reached {
   std::int64_t time = 0;
   std::int64_t ops = 0;
   std::uint64_t from = 0;
-  std::string op;
+  Op op;
   bool done = false;
 };
 
@@ -39,7 +54,7 @@ class Search {
   std::optional<ChainSchedule> run() {
     const State start{1, 0, stages_};
     if (memory(start) > limit_) return std::nullopt;
-    push(start, 0, 0, 0, "");
+    push(start, 0, 0, 0, Op{});
     while (!queue_.empty()) {
       const auto [time, ops, key] = queue_.top();
       queue_.pop();
@@ -70,12 +85,12 @@ class Search {
     return sum;
   }
 
-  void push(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from, std::string op) {
+  void push(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from, Op op) {
     const std::uint64_t key = s.key();
     const auto [found, fresh] = reached_.try_emplace(key);
     Reached& r = found->second;
     if (!fresh && (r.done || std::pair(r.time, r.ops) <= std::pair(time, ops))) return;
-    r = {time, ops, from, std::move(op), false};
+    r = {time, ops, from, op, false};
     states_[key] = s;
     queue_.emplace(time, ops, key);
   }
@@ -86,12 +101,12 @@ class Search {
       State without = s;
       if ((s.inputs & bit(i)) != 0) {
         without.inputs = s.inputs & ~bit(i);
-        push(without, time, ops + 1, from, "Dx" + std::to_string(i));
+        push(without, time, ops + 1, from, op_of(Op::Kind::drop_input, i));
       }
       if ((s.saved & bit(i)) != 0) {
         without = s;
         without.saved = s.saved & ~bit(i);
-        push(without, time, ops + 1, from, "Dxbar" + std::to_string(i));
+        push(without, time, ops + 1, from, op_of(Op::Kind::drop_saved, i));
       }
     }
     for (std::int32_t i = 0; i < std::min(s.next + 1, stages_); ++i) forward(s, i, live, time, ops, from);
@@ -104,19 +119,18 @@ class Search {
     if (!plain && (s.saved & bit(i)) == 0) return;
     const std::int64_t after = time + at(costs_.forward_time, i);
     const std::int64_t workspace = at(costs_.forward_workspace, i);
-    const std::string name = std::to_string(i);
     if ((s.saved & bit(i + 1)) == 0 && live + at(costs_.saved, i + 1) + workspace <= limit_) {
       State full = s;
       full.saved |= bit(i + 1);
-      push(full, after, ops + 1, from, "Fe" + name);
+      push(full, after, ops + 1, from, op_of(Op::Kind::keep_all, i));
     }
     if ((s.inputs & bit(i + 1)) != 0 || live + at(costs_.boundary, i + 1) + workspace > limit_) return;
     State kept = s;
     kept.inputs |= bit(i + 1);
-    push(kept, after, ops + 1, from, "Fc" + name);
+    push(kept, after, ops + 1, from, op_of(Op::Kind::keep_input, i));
     State moved = kept;
     (plain ? moved.inputs : moved.saved) &= ~bit(i);
-    push(moved, after, ops + 1, from, "Fn" + name);
+    push(moved, after, ops + 1, from, op_of(Op::Kind::keep_none, i));
   }
 
   void loss(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops, std::uint64_t from) {
@@ -125,7 +139,7 @@ class Search {
     State after = s;
     after.inputs &= ~bit(stages_);
     after.next = stages_ - 1;
-    push(after, time + at(costs_.backward_time, stages_), ops + 1, from, "L");
+    push(after, time + at(costs_.backward_time, stages_), ops + 1, from, op_of(Op::Kind::loss, 0));
   }
 
   void backward(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops, std::uint64_t from) {
@@ -136,12 +150,13 @@ class Search {
     after.inputs &= ~bit(i);
     after.saved &= ~bit(i + 1);
     after.next = i - 1;
-    push(after, time + at(costs_.backward_time, i), ops + 1, from, "B" + std::to_string(i));
+    push(after, time + at(costs_.backward_time, i), ops + 1, from, op_of(Op::Kind::backward, i));
   }
 
   std::string path(std::uint64_t key) const {
     std::vector<std::string> ops;
-    for (const Reached* r = &reached_.at(key); !r->op.empty(); r = &reached_.at(r->from)) ops.push_back(r->op);
+    for (const Reached* r = &reached_.at(key); r->op.kind != Op::Kind::none; r = &reached_.at(r->from))
+      ops.push_back(to_string(r->op));
     std::string out;
     for (std::size_t i = ops.size(); i-- > 0;) out += (out.empty() ? "" : " ") + ops[i];
     return out;

@@ -8,7 +8,7 @@
 namespace tidemark {
 
 /// The most stages that are searched: the states are pairs of subsets.
-inline constexpr std::size_t max_exact_stages = 10;
+inline constexpr std::size_t max_exact_stages = 8;
 
 /// Shortest path over (backward position, live x_i, live xbar_i), with rotor's operations and free discards; ties go to
 /// the fewest operations. Nothing when no schedule fits. Throws InputError above `max_exact_stages`.

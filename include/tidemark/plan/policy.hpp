@@ -14,7 +14,7 @@
 
 namespace tidemark {
 
-/// When a region is recomputed (DESIGN: order is the product).
+/// When a region is recomputed (docs/architecture.md: order is the product).
 enum class RecomputeSchedule : std::uint8_t { per_segment, just_in_time, up_front, on_grad_of };
 
 namespace policy {

@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-/// Whose behaviour, on four axes (DESIGN section 3). A preset fills all four; a scenario may override each.
+/// Whose behaviour, on four axes. A preset fills all four; a scenario may override each.
 struct Profile {
   std::string preset = "ideal";
   std::string runtime = "ideal";  // ideal, reference, pytorch-1.13, pytorch-2.6

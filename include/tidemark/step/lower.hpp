@@ -18,7 +18,7 @@ Step lower(const Program& program, const Plan& plan, const Training& training);
 /// every layer's backward. Throws InputError for plans, styles and loops that it does not have.
 Step lower_reference(const MlpSpec& spec, const Plan& plan, const Training& training);
 
-/// Published counting rules (ANCHORS section 2).
+/// Published counting rules; docs/memory-model.md has them.
 enum class Convention : std::uint8_t { framework, rotor, revolve, checkmate, dtr };
 
 /// Chains and layer graphs, directly.

@@ -1,7 +1,11 @@
 #include "tidemark/input/tables.hpp"
 
 #include <fmt/core.h>
+// It cuts file names at 255 bytes with strncpy, on purpose.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstringop-truncation"
 #include <libfccp/csv.h>
+#pragma GCC diagnostic pop
 
 #include <algorithm>
 #include <array>

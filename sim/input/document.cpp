@@ -1,5 +1,7 @@
 #include "tidemark/input/document.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +17,25 @@ std::string_view prefix(std::string_view text, std::size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0U) == 0x80U) --most;
   return text.substr(0, most);
+}
+
+/// Bytes of the UTF-8 character that starts here; 0 when none does.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  // Neither longer than needed, nor half of a UTF-16 pair, nor past the last character.
+  const bool valid = !(first == 0xE0 && byte(1) < 0xA0) && !(first == 0xED && byte(1) > 0x9F) &&
+                     !(first == 0xF0 && byte(1) < 0x90) && !(first == 0xF4 && byte(1) > 0x8F);
+  return valid ? length : 0;
 }
 
 void refuse_directory(const std::string& path, std::string_view expected) {
@@ -67,7 +88,26 @@ std::string read_text(const std::string& path, std::int64_t limit, std::string_v
   }
   if (in.bad()) throw InputError({path}, "cannot be read" + wanted);
   if (text.empty()) throw InputError({path}, "is empty" + wanted);
+  check_text(text, path);
   return text;
+}
+
+void check_text(std::string_view text, const std::string& file) {
+  int line = 1;
+  std::size_t line_start = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool control = (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F;
+    const std::size_t length = control ? 0 : utf8_length(text.substr(at, 4));
+    if (length == 0)
+      throw InputError({file, line, static_cast<int>(at - line_start) + 1},
+                       fmt::format("byte 0x{:02X} does not belong here; expected UTF-8 text", byte));
+    if (byte == '\n') {
+      ++line;
+      line_start = at + 1;
+    }
+    at += length;
+  }
 }
 
 std::string resolve_path(const DocNode& named_in, const std::string& path) {

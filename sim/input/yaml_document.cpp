@@ -60,6 +60,7 @@ class Handler : public YAML::EventHandler {
 }  // namespace
 
 DocPtr parse_yaml(const std::string& text, const DocSource& source) {
+  check_text(text, source.name);
   TreeBuilder tree(source);
   try {
     std::istringstream in(text);

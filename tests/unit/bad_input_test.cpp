@@ -61,10 +61,10 @@ TEST_CASE("bad input: integers") {
       {"1000001", "a positive integer up to 1000000, not '1000001'"},
       {"99999999999999999999", "a positive integer up to 1000000, not '99999999999999999999'"},
   };
-  for (const auto& [written, expected] : cases) {
-    CAPTURE(written);
-    CHECK(error_of("model:\n  family: chain\n  layers: " + written) ==
-          "s.yaml:3:11: error: 'layers' must be " + expected);
+  for (const auto& c : cases) {
+    CAPTURE(c.first);
+    CHECK(error_of("model:\n  family: chain\n  layers: " + c.first) ==
+          "s.yaml:3:11: error: 'layers' must be " + c.second);
   }
   CHECK(error_of("model: {family: chain, layers: }") ==
         "s.yaml:1:24: error: 'layers' must be a positive integer, not nothing");

@@ -113,6 +113,13 @@ TEST_CASE("document: what is refused while parsing YAML") {
       {"10,000 maps deep, a line each", "a: {\n" + repeated("b: {\n", 10'000) + repeated("}\n", 10'001),
        "s.yaml:64:4: error: nested deeper than 64 levels"},
       {"10,000 dashes deep", repeated("- ", 10'000) + "x", "s.yaml:1:129: error: nested deeper than 64 levels"},
+      {"a character that YAML takes for the end", "a: 1\n\x04zzz: 2\n",
+       "s.yaml:2:1: error: byte 0x04 does not belong here; expected UTF-8 text"},
+      {"bytes that are no text", "a: \xC3(\n",
+       "s.yaml:1:4: error: byte 0xC3 does not belong here; expected UTF-8 text"},
+      {"a character written too long", "a: \xE0\x80\x80\n",
+       "s.yaml:1:4: error: byte 0xE0 does not belong here; expected UTF-8 text"},
+      {"half a pair", "a: \xED\xA0\x80\n", "s.yaml:1:4: error: byte 0xED does not belong here; expected UTF-8 text"},
       {"an alias bomb", alias_bomb(), "s.yaml:7:20: error: more than 2000000 values, aliases expanded"},
   };
   for (const Case& c : cases) {
@@ -180,6 +187,14 @@ TEST_CASE("document: messages show a value on one line, cut when long") {
   CHECK(shown(*parse_yaml("~", source)) == "nothing");
   CHECK(shown(*parse_yaml("two", source)) == "'two'");
   CHECK(shown(*parse_yaml("'two'", source)) == "\"two\"");
+}
+
+TEST_CASE("document: text in any language is text") {
+  CHECK(parse_yaml("\xEF\xBB\xBF"
+                   "a: \xE9\x87\x8D\xF0\x9F\x8C\x8A\n",
+                   source)
+            ->find("a")
+            ->text == "\xE9\x87\x8D\xF0\x9F\x8C\x8A");
 }
 
 TEST_CASE("document: paths are relative to the file that names them") {

@@ -137,6 +137,8 @@ TEST_CASE("layer table: what is refused") {
        "l.csv:2: error: column 'layer_activation_bytes' must be a whole number, not '1 MB'"},
       {"past 2^63", header + "1,9223372036854775808,3,4\n",
        "l.csv:2: error: column 'boundary_bytes' must be a whole number, not '9223372036854775808'"},
+      {"a number with a hidden end", header + std::string("1,2,3\0abc,4\n", 12),
+       "l.csv:2:6: error: byte 0x00 does not belong here; expected UTF-8 text"},
       {"an open quote", header + "\"1,2,3,4\n", "l.csv:2: error: a quoted text is not closed"},
   };
   for (const Case& c : cases) {

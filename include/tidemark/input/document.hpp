@@ -57,8 +57,12 @@ inline constexpr int max_document_depth = 64;
 inline constexpr std::int64_t max_document_values = 2'000'000;
 
 /// The bytes of a file. `expected` says in errors what it should have been: "a scenario (YAML)".
-/// Throws InputError for a file that is missing, a directory, empty, unreadable or larger than `limit` bytes.
+/// Throws InputError for a file that is missing, a directory, empty, unreadable, larger than `limit` bytes, or no text.
 std::string read_text(const std::string& path, std::int64_t limit, std::string_view expected);
+
+/// Throws InputError at the first byte that is a control character other than tab and line ends (parsers take some of
+/// them for the end), or no UTF-8.
+void check_text(std::string_view text, const std::string& file);
 
 /// A path as its document means it: relative to the document's directory.
 std::string resolve_path(const DocNode& named_in, const std::string& path);

@@ -40,6 +40,14 @@ struct PlanOptions {
 };
 [[nodiscard]] int plan_command(const PlanOptions& options);
 
+struct SweepCommandOptions {
+  std::string study;
+  std::vector<std::string> vary;
+  std::string jobs = "0";  // threads; 0 is one a core
+  std::string out = "-";
+};
+[[nodiscard]] int sweep_command(const SweepCommandOptions& options);
+
 struct FormulaOptions {
   std::string name;
   std::vector<std::string> arguments;

@@ -24,6 +24,7 @@ class CommandLine {
     app_.require_subcommand(1);
     app_.failure_message(CLI::FailureMessage::simple);
     add_run();
+    add_sweep();
     add_plan();
     add_formula();
     add_check();
@@ -72,6 +73,18 @@ class CommandLine {
     command->add_option("--chart", run_.chart, "The chart's axis: sequence, time, or none for no chart")
         ->capture_default_str();
     command->add_flag("--ascii", run_.ascii, "Draw with plain ASCII");
+  }
+
+  void add_sweep() {
+    CLI::App* command = add("sweep", "Run a scenario at every point of a grid of settings; one CSV row each.",
+                            [this] { return sweep_command(sweep_); });
+    command->add_option("study", sweep_.study, "A scenario (YAML) with a 'sweep' block, or any scenario with --vary")
+        ->required();
+    command->add_option("--vary", sweep_.vary, "An axis: key.path=1..36, =[a, b], =1..64 x2; repeatable")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_option("--jobs", sweep_.jobs, "Threads; 0 is one a core")->capture_default_str();
+    command->add_option("--out", sweep_.out, "The CSV; '-' is stdout")->capture_default_str();
   }
 
   void add_plan() {
@@ -182,6 +195,7 @@ class CommandLine {
   CLI::App app_;
   std::function<int()> chosen_;
   RunOptions run_;
+  SweepCommandOptions sweep_;
   PlanOptions plan_;
   FormulaOptions formula_;
   CheckOptions check_;

@@ -295,6 +295,10 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
   return scenario_of(read_yaml(path, "a scenario (YAML)"), path, sets);
 }
 
+Scenario read_scenario_document(const DocPtr& document, const std::string& file) {
+  return scenario_of(document, file, {});
+}
+
 Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& sets) {
   return scenario_of(parse_yaml(text, {name, std::filesystem::path(name).parent_path().string()}), name, sets);
 }

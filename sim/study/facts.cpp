@@ -64,7 +64,7 @@ Bytes peak_without_checkpointing(Scenario scenario, const Outline& outline) {
 
 }  // namespace
 
-ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
+ScenarioFacts plain_facts(const Scenario& scenario) {
   ScenarioFacts facts;
   facts.name = scenario.name;
   facts.profile = scenario.training.profile;
@@ -72,6 +72,11 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   facts.usable = usable_bytes(scenario.device);
   facts.flops_per_second = scenario.device.flops[static_cast<std::size_t>(scenario.training.dtypes.compute)];
   facts.budget = scenario.budget;
+  return facts;
+}
+
+ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
+  ScenarioFacts facts = plain_facts(scenario);
   facts.warnings = run.plan.warnings;
   if (!recomputes(run.plan)) return facts;
   facts.policy = describe(run.plan, run.outline);

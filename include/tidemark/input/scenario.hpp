@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tidemark/base/device.hpp"
+#include "tidemark/input/document.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/layer_graph.hpp"
 #include "tidemark/program/mlp.hpp"
@@ -53,6 +54,9 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
 
 /// The same of a text, as if it stood in the file `name`, which need not exist.
 Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& sets = {});
+
+/// The same of a document that is read already; `file` is its name.
+Scenario read_scenario_document(const DocPtr& document, const std::string& file);
 
 /// The flags of a run without a scenario file, as typed; "" is not given.
 struct ConfigFlags {

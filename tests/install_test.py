@@ -19,10 +19,11 @@ def main():
         for name, command, said in (
                 ("install", ["cmake", "--install", build, "--prefix", prefix], "tidemark-config.cmake"),
                 ("the installed program", [prefix / "bin/tidemark", "--version"], "0.1.0"),
+                ("completions", ["grep", "-r", "-l", "formula", prefix / "share"], "tidemark.fish"),
                 ("find_package(tidemark)", ["cmake", "-S", ROOT / "tests/install", "-B", consumer, "-G", "Ninja",
                                             f"-DCMAKE_PREFIX_PATH={prefix}"], "Generating done"),
                 ("build against it", ["cmake", "--build", consumer], ""),
-                ("run what was built", [consumer / "consumer"], "42949672960")):
+                ("run what was built", [consumer / "consumer", "scenarios/chain-seed-36.yaml"], "660000000")):
             try:
                 code, out, err = run(command)
                 answer = (out + err).decode()

@@ -43,7 +43,7 @@ std::string bash(const std::vector<CommandInfo>& commands) {
 }
 
 std::string zsh(const std::vector<CommandInfo>& commands) {
-  return "autoload -U +X bashcompinit && bashcompinit\n" + bash(commands);
+  return "#compdef tidemark\nautoload -U +X bashcompinit && bashcompinit\n" + bash(commands);
 }
 
 std::string fish(const std::vector<CommandInfo>& commands) {

@@ -1,5 +1,9 @@
 #include <iostream>
 
-#include "tidemark/base/units.hpp"
+#include "tidemark/input/scenario.hpp"
+#include "tidemark/study/pipeline.hpp"
 
-int main() { std::cout << tidemark::to_string(tidemark::parse_bytes("40 GiB").value()) << '\n'; }
+int main(int, char** words) {
+  const tidemark::Scenario scenario = tidemark::read_scenario(words[1]);
+  std::cout << tidemark::to_string(tidemark::run(scenario).timeline.peak) << '\n';
+}

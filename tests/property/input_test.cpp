@@ -103,9 +103,13 @@ std::string of_fragments(Random& random) {
   return text;
 }
 
+/// Bytes of any kind, or, as those seldom get past the first check, letters and line ends.
 std::string of_bytes(Random& random) {
   std::string text(below(random, 200), '\0');
-  for (char& c : text) c = static_cast<char>(below(random, 256));
+  const bool any = below(random, 4) == 0;
+  for (char& c : text) c = static_cast<char>(any ? below(random, 256) : ' ' + below(random, 95));
+  for (std::size_t ends = any ? 0 : below(random, 6); ends > 0 && !text.empty(); --ends)
+    text[below(random, text.size())] = '\n';
   return text;
 }
 

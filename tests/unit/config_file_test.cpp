@@ -223,6 +223,10 @@ TEST_CASE("config: a sliding window that is shorter than the sequence is modelle
   CHECK(error_of(mistral + "64}", ", attention: flash", "batch: {sequence: 64}") == "");
   CHECK(error_of(mistral + "64}", ", attention: eager", longer) == "");
   CHECK(error_of(mistral + "null}", ", attention: flash", longer) == "");
+  const std::string qwen2 = R"({"model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100,
+    "num_attention_heads": 32, "intermediate_size": 96, "sliding_window": 64, "use_sliding_window": )";
+  CHECK(error_of(qwen2 + "false}", ", attention: flash", longer) == "");
+  CHECK(error_of(qwen2 + "true}").ends_with("'use_sliding_window' 'true' is not modelled; only false is"));
   CHECK(error_of(R"({"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100,
     "num_attention_heads": 8, "intermediate_size": 96})",
                  ", attention: sdpa", "batch: {sequence: 4097}") != "");

@@ -177,6 +177,12 @@ TEST_CASE("document: files that cannot be a scenario") {
   std::filesystem::remove_all(dir);
 }
 
+TEST_CASE("document: an error is one line, whatever its message quotes") {
+  CHECK(std::string(InputError({"a\nb.yaml", 1, 2}, "not 'c\r\nd'").what()) == "a b.yaml:1:2: error: not 'c  d'");
+  CHECK(error_of([] { parse_yaml("a: \"\\\nb\\\rc\"", source); }) ==
+        "s.yaml:2:4: error: not valid YAML: unknown escape character:  ");
+}
+
 TEST_CASE("document: messages show a value on one line, cut when long") {
   CHECK(shown(std::string_view("two")) == "two");
   CHECK(shown(std::string_view("a\nb\x7F")) == "a b ");

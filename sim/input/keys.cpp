@@ -187,7 +187,20 @@ std::vector<Block> setting_blocks() {
         {"parameters", Type::boolean, "false", "offload: parameters that are saved are copied too."}}},
       {"schedule", "", {{"on_grad_of", Type::text, "", "The op, by its name within the layer."}}},
       {"parallel", "", {}},
-      {"allocator", "", {{"kind", Type::choice, "live", "live: requested bytes of what is held.", {"live"}}}},
+      {"allocator",
+       "",
+       {{"kind",
+         Type::choice,
+         "live",
+         "live: requested bytes of what is held. cuda_caching: PyTorch's allocator. arena: static addresses.",
+         {"live", "cuda_caching", "arena"}},
+        {"max_split_size_mb", Type::integer, "none", "Above 20: blocks of at least this are not split."},
+        {"roundup_power2_divisions", Type::text, "none", "4, or by size in MB: \"[256:1,512:2,>:4]\"."},
+        {"garbage_collection_threshold", Type::number, "none", "Between 0 and 1: of the memory fraction."},
+        {"expandable_segments", Type::boolean, "false", "Segments that grow by pages."},
+        {"max_non_split_rounding_mb", Type::integer, "20", "Above 20: how much larger an oversize block may be."},
+        {"memory_fraction", Type::number, "none", "Of the capacity: what the process may take."},
+        {"capacity", Type::size, "the device's", "What the device has; without one nothing fails."}}},
   };
 }
 

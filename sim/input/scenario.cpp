@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "tidemark/input/caching_settings.hpp"
 #include "tidemark/input/config_file.hpp"
 #include "tidemark/input/device_file.hpp"
 #include "tidemark/input/layers.hpp"
@@ -249,10 +250,11 @@ class ScenarioReader {
   void read_device_and_allocator() {
     if (const auto field = map_.optional("device")) out_.device = read_device(*field);
     if (const auto map = sub("allocator")) {
-      if (const auto kind = map->optional("kind")) {
-        refuse_unavailable(*kind, {"cuda_caching", "arena"});
-        out_.allocator = choice(*kind);
-      }
+      out_.allocator = map->get("kind", choice, out_.allocator);
+      if (out_.allocator == "cuda_caching") out_.caching = read_caching(*map, out_.device);
+      for (const Field& field : map->fields())
+        if (!out_.caching && field.key->name != "kind")
+          field.fail(fmt::format("'{}' is for kind 'cuda_caching'", field.key->name));
     }
   }
 

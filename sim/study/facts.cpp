@@ -78,6 +78,7 @@ ScenarioFacts plain_facts(const Scenario& scenario) {
 ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   ScenarioFacts facts = plain_facts(scenario);
   facts.warnings = run.plan.warnings;
+  facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
   if (!recomputes(run.plan)) return facts;
   facts.policy = describe(run.plan, run.outline);
   facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);

@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "tidemark/base/errors.hpp"
-#include "tidemark/engine/simulate.hpp"
 #include "tidemark/step/lower.hpp"
+#include "tidemark/study/allocation.hpp"
 
 namespace tidemark {
 namespace {
@@ -41,7 +41,9 @@ Run run(const Scenario& scenario) {
     result.outline = outline(scenario);
     result.plan = plan_of(scenario, result.outline);
     result.step = lower(scenario, result.plan);
-    result.timeline = simulate(result.step, scenario.device);
+    Allocation allocation = simulate_with_allocator(scenario, result.step);
+    result.timeline = std::move(allocation.timeline);
+    result.notes = std::move(allocation.notes);
     return result;
   } catch (const InputError& error) {
     if (!error.where().file.empty() || scenario.file.empty()) throw;

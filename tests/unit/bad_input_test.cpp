@@ -166,8 +166,10 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:1:45: error: convention 'rotor' takes each boundary as its gradient; leave 'gradient' out"},
       {"a convention of later", chain + "convention: dtr",
        "s.yaml:2:13: error: 'convention' 'dtr' is not available yet; available are: framework, rotor"},
-      {"an allocator of later", chain + "allocator: {kind: cuda_caching}",
-       "s.yaml:2:19: error: 'kind' 'cuda_caching' is not available yet; available are: live"},
+      {"an allocator's key without that allocator", chain + "allocator: {capacity: 1 GiB}",
+       "s.yaml:2:23: error: 'capacity' is for kind 'cuda_caching'"},
+      {"a split size that PyTorch refuses", chain + "allocator: {kind: cuda_caching, max_split_size_mb: 20}",
+       "s.yaml:2:52: error: 'max_split_size_mb' must be a whole number above 20, not '20'"},
       {"a profile of later", gpt2 + "profile: torchtitan",
        "s.yaml:2:10: error: 'preset' 'torchtitan' is not available yet; available are: ideal, reference, "
        "pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "

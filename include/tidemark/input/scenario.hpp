@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tidemark/base/device.hpp"
+#include "tidemark/engine/caching_allocator.hpp"
 #include "tidemark/input/document.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/layer_graph.hpp"
@@ -45,7 +46,8 @@ struct Scenario {
   Device device;
   std::optional<Bytes> budget;
   std::string flops_convention = "palm";
-  std::string allocator = "live";
+  std::string allocator = "live";               // live, cuda_caching, arena
+  std::optional<CachingSettings> caching = {};  // of kind cuda_caching
 };
 
 /// Reads a scenario (YAML). `sets` are the texts after --set, "key.path=value", applied in order before reading.

@@ -1,6 +1,9 @@
 /// The whole program in five calls: scenario, plan, step, timeline, summary.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tidemark/engine/timeline.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/plan.hpp"
@@ -14,6 +17,7 @@ struct Run {
   Plan plan;
   Step step;
   Timeline timeline;
+  std::vector<std::string> notes = {};  // the allocator's
 };
 
 /// What the scenario's policy decides about its model.

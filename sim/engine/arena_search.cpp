@@ -21,7 +21,7 @@ ArenaSearch::ArenaSearch(std::span<const Lifetime> lifetimes, Bytes height) : he
     times.push_back(l.upper);
   }
   std::ranges::sort(times);
-  times.erase(std::ranges::unique(times).begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());  // clang 14 cannot read the ranges form
   const auto section = [&](std::int64_t time) {
     return static_cast<int>(std::ranges::lower_bound(times, time) - times.begin());
   };
@@ -131,7 +131,7 @@ bool ArenaSearch::search(const std::vector<int>& unplaced, Place previous) {
   std::vector<std::pair<Place, int>> candidates;
   for (const int i : unplaced) {
     const Place at{ground_[i], rank_[i]};
-    if (at.first < lowest_top && at > previous) candidates.push_back({at, i});
+    if (at.first < lowest_top && at > previous) candidates.emplace_back(at, i);
   }
   steps_ -= 2 * static_cast<std::int64_t>(unplaced.size());
   std::ranges::sort(candidates);

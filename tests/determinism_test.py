@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same input, the same bytes out: twice, on one processor and on two, with clean and with dirty memory.
 
-Usage: determinism_test.py PROGRAM    runs every scenario three ways and compares all that it writes
+Usage: determinism_test.py PROGRAM    runs every scenario and study three ways and compares all that it writes
 """
 import pathlib
 import sys
@@ -17,7 +17,13 @@ WAYS = (
 )
 
 
-def outputs(program, scenario, environment, cpus):
+def sweep_outputs(program, study, environment, cpus):
+    """Everything that a sweep writes, by name."""
+    code, out, err = run([program, "sweep", study.relative_to(ROOT)], environment=environment, cpus=cpus)
+    return {"exit": str(code).encode(), "stdout": out, "stderr": err}
+
+
+def run_outputs(program, scenario, environment, cpus):
     """Everything that a run writes, by name."""
     with tempfile.TemporaryDirectory() as scratch:
         timeline, ops = pathlib.Path(scratch) / "timeline.csv", pathlib.Path(scratch) / "ops.csv"
@@ -27,11 +33,11 @@ def outputs(program, scenario, environment, cpus):
     return {"exit": str(code).encode(), "stdout": out, "stderr": err, **files}
 
 
-def problem_of(program, scenario):
-    first, *others = [(name, outputs(program, scenario, environment, cpus)) for name, environment, cpus in WAYS]
+def problem_of(outputs, program, file):
+    first, *others = [(name, outputs(program, file, environment, cpus)) for name, environment, cpus in WAYS]
     if first[1]["exit"] not in (b"0", b"1"):
         return f"exit {first[1]['exit'].decode()}: {first[1]['stderr'].decode(errors='backslashreplace')}"
-    if "timeline.csv" not in first[1] or "ops.csv" not in first[1]:
+    if outputs is run_outputs and not {"timeline.csv", "ops.csv"} <= first[1].keys():
         return "wrote no timeline or no ops"
     problems = []
     for name, files in others:
@@ -45,7 +51,9 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     tally = Tally()
     for scenario in scenarios():
-        tally.case(f"determinism {scenario.stem}", problem_of(program, scenario))
+        tally.case(f"determinism {scenario.stem}", problem_of(run_outputs, program, scenario))
+    for study in sorted((ROOT / "scenarios/studies").glob("*.yaml")):
+        tally.case(f"determinism {study.stem}", problem_of(sweep_outputs, program, study))
     tally.finish()
 
 

@@ -154,12 +154,11 @@ CachingSettings parse_alloc_conf(const std::string& conf) {
 std::vector<std::string> contradictions(const CachingSettings& settings) {
   std::vector<std::string> out;
   if (settings.max_split_size && settings.expandable_segments)
-    out.push_back(
+    out.emplace_back(
         "max_split_size_mb with expandable_segments: oversize free blocks are refused to smaller requests, and cannot "
-        "be "
-        "given back one by one (PyTorch before 2.9 stops with an internal error where it tries)");
+        "be given back one by one (PyTorch before 2.9 stops with an internal error where it tries)");
   if (settings.garbage_collection_threshold > 0 && !settings.memory_fraction)
-    out.push_back("garbage_collection_threshold without memory_fraction: PyTorch collects nothing");
+    out.emplace_back("garbage_collection_threshold without memory_fraction: PyTorch collects nothing");
   return out;
 }
 

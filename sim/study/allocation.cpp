@@ -49,7 +49,7 @@ Allocation with_caching(const Scenario& scenario, const Step& step) {
 Allocation with_arena(const Scenario& scenario, const Step& step) {
   Allocation out{simulate(step, scenario.device), {}};
   if (step.ranks > 1) {
-    out.notes.push_back("allocator 'arena' is modelled for one rank; live bytes only");
+    out.notes.emplace_back("allocator 'arena' is modelled for one rank; live bytes only");
     return out;
   }
   const Arena arena = make_arena(lifetimes(out.timeline, step));

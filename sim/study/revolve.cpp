@@ -108,7 +108,8 @@ std::int64_t mixed_forward_steps(std::int64_t n, std::int64_t units) {
 
 namespace {
 
-/// opt_k(l, m) for l = n - 1 steps after the first (Herrmann and Pallez 2020, H-Revolve), level 0 is RAM, level 1 the disk.
+/// opt_k(l, m) for l = n - 1 steps after the first (Herrmann and Pallez 2020, H-Revolve), level 0 is RAM, level 1 the
+/// disk.
 class TwoLevel {
  public:
   TwoLevel(std::int64_t n, std::int64_t ram, std::int64_t disk, const TwoLevelCosts& costs)

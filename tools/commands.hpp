@@ -72,6 +72,16 @@ struct CompareOptions {
 };
 [[nodiscard]] int compare_command(const CompareOptions& options);
 
+/// A recorded run through allocators.
+struct ReplayOptions {
+  std::string recording;
+  std::vector<std::string> confs;
+  bool all_settings = false;
+  std::string capacity;
+  bool json = false;
+};
+[[nodiscard]] int replay_command(const ReplayOptions& options);
+
 /// A command as a shell needs to know it.
 struct CommandInfo {
   std::string name;

@@ -29,6 +29,7 @@ class CommandLine {
     add_formula();
     add_check();
     add_compare();
+    add_replay();
     add_schema();
     add_completion();
   }
@@ -136,6 +137,19 @@ class CommandLine {
     command->add_flag("--ascii", compare_.ascii, "Print plain ASCII");
   }
 
+  void add_replay() {
+    CLI::App* command = add("replay", "Put a recorded run through PyTorch's allocator: exit 1 when out of memory.",
+                            [this] { return replay_command(replay_); });
+    command->add_option("recording", replay_.recording, "Timeline or event CSV, or raw memory timeline; or gzipped")
+        ->required();
+    command->add_option("--conf", replay_.confs, "PYTORCH_CUDA_ALLOC_CONF to try; repeatable")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_flag("--all-settings", replay_.all_settings, "Settings worth a look, side by side");
+    command->add_option("--capacity", replay_.capacity, "Of the device, such as 80GiB");
+    command->add_flag("--json", replay_.json, "Print one JSON object");
+  }
+
   void add_schema() {
     add("schema", "Print the JSON Schema of a scenario, for editors that check and complete YAML.",
         [] { return schema_command(); });
@@ -200,6 +214,7 @@ class CommandLine {
   FormulaOptions formula_;
   CheckOptions check_;
   CompareOptions compare_;
+  ReplayOptions replay_;
   CompletionOptions completion_;
 };
 

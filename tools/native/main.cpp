@@ -7,10 +7,13 @@
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "heap.hpp"
@@ -18,6 +21,7 @@
 #include "measure.hpp"
 #include "mlp.hpp"
 #include "plan_file.hpp"
+#include "transformer.hpp"
 
 namespace tidemark::native {
 namespace {
@@ -29,6 +33,12 @@ Runs a training step on this machine and writes down what it did.
     --layers 4 --rows 256 --width 32 --hidden 64
     --save-pre-activation     backward reads the pre-activation instead of building it again
     --hold-out                the caller keeps the chain's result through backward
+
+  transformer    a pre-norm decoder as GPT-2 is built, trained by AdamW
+    --layers 2 --hidden 64 --heads 4 --ffn-hidden 256 --vocab 128 --positions 64 --batch 2 --sequence 32
+    --untied                  the head has a table of its own
+    --accumulate 1            micro-batches a step
+    --optimizer adamw         or adamw-fused (no temporaries), none
 
 Any model:
     --plan FILE        what to keep and what to run again, as 'tidemark run --plan-out' writes it; else all is kept
@@ -144,6 +154,38 @@ void run_mlp(Options& options) {
              [&](Mlp& model, int number) { model.step(number, segment, hold_out); });
 }
 
+OptimizerKind optimizer_of(const std::string& name) {
+  if (name.empty() || name == "adamw") return OptimizerKind::adamw;
+  if (name == "adamw-fused") return OptimizerKind::adamw_fused;
+  if (name == "none") return OptimizerKind::none;
+  throw Mistake("error: unknown optimizer '" + name + "'; expected one of: adamw, adamw-fused, none");
+}
+
+void run_transformer(Options& options) {
+  Common common(options);
+  TransformerShape shape;
+  for (const auto& [key, member] : std::initializer_list<std::pair<const char*, std::int64_t TransformerShape::*>>{
+           {"--layers", &TransformerShape::layers},
+           {"--hidden", &TransformerShape::hidden},
+           {"--heads", &TransformerShape::heads},
+           {"--ffn-hidden", &TransformerShape::ffn_hidden},
+           {"--vocab", &TransformerShape::vocab},
+           {"--positions", &TransformerShape::positions},
+           {"--batch", &TransformerShape::batch},
+           {"--sequence", &TransformerShape::sequence}})
+    shape.*member = options.number(key, shape.*member);
+  shape.tied_embeddings = !options.flag("--untied");
+  const auto micro_batches = static_cast<int>(options.number("--accumulate", 1));
+  const OptimizerKind optimizer = optimizer_of(options.text("--optimizer"));
+  options.expect_none_left();
+  if (shape.hidden % shape.heads != 0) throw Mistake("error: '--hidden' must be a multiple of '--heads'");
+  if (shape.sequence > shape.positions) throw Mistake("error: '--sequence' is above '--positions'");
+  common.run([&](Machine& machine) { return std::make_unique<Transformer>(machine, shape, common.plan, optimizer); },
+             [&](std::unique_ptr<Transformer>& model, int number) {
+               model->step(number, micro_batches, number + 1 == common.steps);
+             });
+}
+
 int run(const std::vector<std::string>& words) {
   if (words.empty() || words[0] == "--help") {
     std::cout << help;
@@ -152,8 +194,10 @@ int run(const std::vector<std::string>& words) {
   Options options({words.begin() + 1, words.end()});
   if (words[0] == "mlp")
     run_mlp(options);
+  else if (words[0] == "transformer")
+    run_transformer(options);
   else
-    throw Mistake("error: unknown model '" + words[0] + "'; expected mlp");
+    throw Mistake("error: unknown model '" + words[0] + "'; expected mlp or transformer");
   std::cout.flush();
   if (!std::cout) throw std::runtime_error("standard output cannot be written");
   return 0;

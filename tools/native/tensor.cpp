@@ -8,7 +8,7 @@ std::int64_t element_count(const Dims& shape) {
   return count;
 }
 
-Dims row_major(const Dims& shape) {
+Dims row_major_strides(const Dims& shape) {
   Dims strides = shape;
   std::int64_t stride = 1;
   for (std::size_t i = shape.size; i-- > 0;) {
@@ -24,7 +24,8 @@ Tensor::Tensor(const Tensor& other)
       shape_(other.shape_),
       strides_(other.strides_),
       offset_(other.offset_),
-      item_bytes_(other.item_bytes_) {
+      item_bytes_(other.item_bytes_),
+      is_view_(other.is_view_) {
   if (block_ != nullptr) ++block_->handles;
 }
 
@@ -34,7 +35,8 @@ Tensor::Tensor(Tensor&& other) noexcept
       shape_(other.shape_),
       strides_(other.strides_),
       offset_(other.offset_),
-      item_bytes_(other.item_bytes_) {}
+      item_bytes_(other.item_bytes_),
+      is_view_(other.is_view_) {}
 
 Tensor& Tensor::operator=(Tensor other) noexcept {
   std::swap(block_, other.block_);
@@ -43,6 +45,7 @@ Tensor& Tensor::operator=(Tensor other) noexcept {
   strides_ = other.strides_;
   offset_ = other.offset_;
   item_bytes_ = other.item_bytes_;
+  is_view_ = other.is_view_;
   other.let_go();
   return *this;
 }
@@ -68,6 +71,7 @@ Tensor Tensor::view(Name name, Dims shape, Dims strides, std::int64_t offset) co
   out.shape_ = shape;
   out.strides_ = strides;
   out.offset_ += offset;
+  out.is_view_ = true;
   return out;
 }
 

@@ -47,13 +47,14 @@ struct Dims {
 };
 /// Product of the extents; 1 of none.
 std::int64_t element_count(const Dims& shape);
-Dims row_major(const Dims& shape);
+Dims row_major_strides(const Dims& shape);
 
 class Tensor {
  public:
   Tensor() = default;
   /// Takes over one handle.
-  Tensor(Block* block, Name name, Dims shape) : block_(block), name_(name), shape_(shape), strides_(row_major(shape)) {}
+  Tensor(Block* block, Name name, Dims shape)
+      : block_(block), name_(name), shape_(shape), strides_(row_major_strides(shape)) {}
   Tensor(const Tensor& other);
   Tensor(Tensor&& other) noexcept;
   /// What was held before is let go once the new value is in place, as a Python variable does.
@@ -62,6 +63,8 @@ class Tensor {
 
   void let_go();
   bool is_empty() const { return block_ == nullptr; }
+  /// Laid out otherwise than its memory was made.
+  bool is_view() const { return is_view_; }
   bool is_only_handle() const { return block_->handles == 1; }
   bool shares_memory_with(const Tensor& other) const { return block_ == other.block_; }
 
@@ -92,6 +95,7 @@ class Tensor {
   Dims shape_, strides_;
   std::int64_t offset_ = 0;  // elements
   std::int64_t item_bytes_ = sizeof(float);
+  bool is_view_ = false;
 };
 
 /// Lets go in the order written.

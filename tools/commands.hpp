@@ -81,6 +81,14 @@ struct ReplayOptions {
   bool json = false;
 };
 [[nodiscard]] int replay_command(const ReplayOptions& options);
+struct CalibrateOptions {
+  std::string out;                 // the profile (YAML); "" writes none
+  std::string ops;                 // the times (CSV); "" writes none
+  std::string from;                // a table of op times; "" measures here
+  std::vector<std::string> where;  // which of its rows
+  bool force = false, quick = false;
+};
+[[nodiscard]] int calibrate_command(const CalibrateOptions& options);
 
 /// A command as a shell needs to know it.
 struct CommandInfo {

@@ -30,6 +30,7 @@ class CommandLine {
     add_check();
     add_compare();
     add_replay();
+    add_calibrate();
     add_schema();
     add_completion();
   }
@@ -150,6 +151,21 @@ class CommandLine {
     command->add_flag("--json", replay_.json, "Print one JSON object");
   }
 
+  void add_calibrate() {
+    CLI::App* command =
+        add("calibrate", "Measure op times on this machine, fit a device profile to them, show its errors.",
+            [this] { return calibrate_command(calibrate_); });
+    command->add_option("--out", calibrate_.out, "Write the profile (YAML); any scenario's device: takes it");
+    command->add_option("--ops", calibrate_.ops, "Write the op times (CSV), as --from reads them");
+    command->add_option("--from", calibrate_.from, "Fit to op times measured elsewhere (CSV)");
+    command
+        ->add_option("--where", calibrate_.where, "Rows of that table: device=, provider=, dtype= or kind=; repeatable")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_flag("--quick", calibrate_.quick, "A quarter of the rounds");
+    command->add_flag("--force", calibrate_.force, "Write over files that exist");
+  }
+
   void add_schema() {
     add("schema", "Print the JSON Schema of a scenario, for editors that check and complete YAML.",
         [] { return schema_command(); });
@@ -215,6 +231,7 @@ class CommandLine {
   CheckOptions check_;
   CompareOptions compare_;
   ReplayOptions replay_;
+  CalibrateOptions calibrate_;
   CompletionOptions completion_;
 };
 

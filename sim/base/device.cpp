@@ -27,7 +27,33 @@ Nanos time_for(Int128 amount, double rate) {
   return {nanos};
 }
 
+double seconds_a_unit(const std::vector<RatePoint>& points, double at) {
+  const PointPlace found = place(points, at);
+  return (1 - found.part) / points[found.below].rate + found.part / points[found.above].rate;
+}
+
 }  // namespace
+
+PointPlace place(const std::vector<RatePoint>& points, double at) {
+  const auto above =
+      static_cast<std::size_t>(std::ranges::lower_bound(points, at, {}, &RatePoint::at) - points.begin());
+  if (above == 0) return {};
+  if (above == points.size()) return {above - 1, above - 1, 0};
+  const double low = points[above - 1].at, high = points[above].at;
+  return {above - 1, above, (1 / at - 1 / low) / (1 / high - 1 / low)};
+}
+
+Nanos duration(const KindCost& cost, Flops flops, Bytes moved) {
+  const auto work = static_cast<double>(flops.count);
+  const auto traffic = static_cast<double>(moved.count);
+  double seconds = 0;
+  if (flops.count > 0 && !cost.flops.empty())
+    seconds = work * seconds_a_unit(cost.flops, work / std::max(traffic, 1.0));
+  else if (moved.count > 0 && !cost.bytes.empty())
+    seconds = traffic * seconds_a_unit(cost.bytes, traffic);
+  const double nanos = std::round(seconds * 1e9) + static_cast<double>(cost.launch.count);
+  return {nanos < static_cast<double>(longest) ? static_cast<std::int64_t>(nanos) : longest};
+}
 
 Nanos duration(const Device& device, DType dtype, Flops flops, Bytes moved) {
   const Nanos work = time_for(flops.count, device.flops[static_cast<std::size_t>(dtype)]);

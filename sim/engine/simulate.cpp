@@ -5,6 +5,7 @@
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/event_queue.hpp"
+#include "tidemark/step/op_times.hpp"
 
 namespace tidemark {
 namespace {
@@ -56,7 +57,13 @@ class Rank {
  public:
   Rank(const Step& step, const Device& device, std::span<const Instruction> instructions, Seam seam,
        std::vector<Nanos>& recorded, std::vector<OpSpan>& spans)
-      : step_(step), device_(device), instructions_(instructions), seam_(seam), recorded_(recorded), spans_(spans) {}
+      : step_(step),
+        device_(device),
+        times_(device),
+        instructions_(instructions),
+        seam_(seam),
+        recorded_(recorded),
+        spans_(spans) {}
 
   void start(std::int16_t rank);
   /// Issues until the end (true), or until a wait for an event that no rank has recorded yet (false).
@@ -86,6 +93,7 @@ class Rank {
 
   const Step& step_;
   const Device& device_;
+  OpTimes times_;
   std::span<const Instruction> instructions_;
   Seam seam_;
   std::vector<Nanos>& recorded_;  // by event, of all ranks
@@ -201,7 +209,7 @@ Nanos Rank<Seam>::length(const Instruction& at, const StepOp& op) const {
   if (op.has_time) return op.time;
   if (at.what == Do::copy && at.stream == Stream::copy_out) return copy_duration(device_.copy_to_host, op.moved);
   if (at.what == Do::copy && at.stream == Stream::copy_in) return copy_duration(device_.copy_to_device, op.moved);
-  return duration(device_, op.dtype, Flops{op.flops}, op.moved);
+  return times_.of(op);
 }
 
 /// Once the stream has done all that was issued to it.

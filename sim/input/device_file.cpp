@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tidemark/input/builtin_devices.hpp"
+#include "tidemark/input/calibration_file.hpp"
 #include "tidemark/input/quantities.hpp"
 
 namespace tidemark {
@@ -33,6 +34,7 @@ Device device_of(const DocPtr& root, const std::string& name) {
   if (const auto field = map.optional("workspaces"))
     for (const Field& workspace : YamlMap(field->value, block("workspaces")).fields())
       device.workspaces[std::string(workspace.key->name)] = size(workspace);
+  if (const auto field = map.optional("calibration")) device.calibration = read_calibration(*field);
   return device;
 }
 

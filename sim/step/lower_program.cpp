@@ -103,6 +103,8 @@ StepOp ProgramLowering::new_op(const ProgramOp& op, Phase phase, const Cost& cos
   out.flops = cost.matmul_flops;
   out.other_flops = cost.other_flops;
   out.moved = cost.moved;
+  out.kind = op.kind;
+  out.is_backward = phase == Phase::backward;
   return out;
 }
 

@@ -133,6 +133,8 @@ class ReferenceLowering {
     std::int64_t layer;
     const char* op;
     Phase phase;
+    OpKind kind;
+    bool is_backward = false;
   };
   struct Work {
     std::int64_t matmul = 0, other = 0;
@@ -147,6 +149,8 @@ class ReferenceLowering {
     op.step = static_cast<std::int16_t>(number_);
     op.flops = work.matmul;
     op.other_flops = work.other;
+    op.kind = at.kind;
+    op.is_backward = at.is_backward;
     op.moved = bytes;
     for (const StorageId id : reads) {
       const std::optional<std::int64_t> moved = checked_sum(op.moved.count, step_.storages[id].bytes.count);
@@ -170,22 +174,22 @@ class ReferenceLowering {
   /// x @ w + b
   StorageId fc1(std::int64_t i, Phase phase, StorageId x) {
     const LayerParameters& p = parameters_[static_cast<std::size_t>(i)];
-    const StorageId product = matmul({i, "fc1.matmul", phase}, "fc1.product", hidden_, x, p.w1);
-    const StorageId sum =
-        call({i, "fc1.bias", phase}, "h_pre", hidden_, Category::temporary, {0, elements(hidden_)}, {product, p.b1});
+    const StorageId product = matmul({i, "fc1.matmul", phase, OpKind::matmul}, "fc1.product", hidden_, x, p.w1);
+    const StorageId sum = call({i, "fc1.bias", phase, OpKind::add}, "h_pre", hidden_, Category::temporary,
+                               {0, elements(hidden_)}, {product, p.b1});
     emit_.release(product);
     return sum;
   }
   StorageId fc2(std::int64_t i, Phase phase, StorageId h) {
     const LayerParameters& p = parameters_[static_cast<std::size_t>(i)];
-    const StorageId product = matmul({i, "fc2.matmul", phase}, "fc2.product", boundary_, h, p.w2);
-    const StorageId sum =
-        call({i, "fc2.bias", phase}, "out", boundary_, Category::activation, {0, elements(boundary_)}, {product, p.b2});
+    const StorageId product = matmul({i, "fc2.matmul", phase, OpKind::matmul}, "fc2.product", boundary_, h, p.w2);
+    const StorageId sum = call({i, "fc2.bias", phase, OpKind::add}, "out", boundary_, Category::activation,
+                               {0, elements(boundary_)}, {product, p.b2});
     emit_.release(product);
     return sum;
   }
   StorageId relu(std::int64_t i, Phase phase, StorageId h_pre) {
-    return call({i, "relu", phase}, "h", hidden_, Category::temporary, {0, elements(hidden_)}, {h_pre});
+    return call({i, "relu", phase, OpKind::relu}, "h", hidden_, Category::temporary, {0, elements(hidden_)}, {h_pre});
   }
   std::int64_t elements(Bytes bytes) const { return bytes.count / bytes_per_element(training_.dtypes.compute); }
 
@@ -225,18 +229,18 @@ class ReferenceLowering {
       const Phase phase = Phase::backward;
       rebind(h_pre, spec_.save_pre_activation ? borrowed(kept.pre_activations[in_segment]) : fc1(i, phase, x_in));
       rebind(h, relu(i, phase, h_pre));
-      rebind(gh, matmul({i, "gh", phase}, "gh", hidden_, g, p.w2));
-      result(matmul({i, "gw2", phase}, "w2.grad", weight_, h, g, Category::gradient));
-      result(sum_of_rows({i, "gb2", phase}, "b2.grad", bias2_, g));
-      const StorageId mask =
-          call({i, "mask", phase}, "mask", mask_, Category::temporary, {0, elements(hidden_)}, {h_pre});
-      const StorageId product =
-          call({i, "g_pre", phase}, "g_pre", hidden_, Category::temporary, {0, elements(hidden_)}, {gh, mask});
+      rebind(gh, matmul({i, "gh", phase, OpKind::matmul, true}, "gh", hidden_, g, p.w2));
+      result(matmul({i, "gw2", phase, OpKind::matmul, true}, "w2.grad", weight_, h, g, Category::gradient));
+      result(sum_of_rows({i, "gb2", phase, OpKind::add, true}, "b2.grad", bias2_, g));
+      const StorageId mask = call({i, "mask", phase, OpKind::relu, true}, "mask", mask_, Category::temporary,
+                                  {0, elements(hidden_)}, {h_pre});
+      const StorageId product = call({i, "g_pre", phase, OpKind::relu, true}, "g_pre", hidden_, Category::temporary,
+                                     {0, elements(hidden_)}, {gh, mask});
       emit_.release(mask);
       rebind(g_pre, product);
-      rebind(gx, matmul({i, "gx", phase}, "x.grad", boundary_, g_pre, p.w1));
-      result(matmul({i, "gw1", phase}, "w1.grad", weight_, x_in, g_pre, Category::gradient));
-      result(sum_of_rows({i, "gb1", phase}, "b1.grad", bias1_, g_pre));
+      rebind(gx, matmul({i, "gx", phase, OpKind::matmul, true}, "x.grad", boundary_, g_pre, p.w1));
+      result(matmul({i, "gw1", phase, OpKind::matmul, true}, "w1.grad", weight_, x_in, g_pre, Category::gradient));
+      result(sum_of_rows({i, "gb1", phase, OpKind::add, true}, "b1.grad", bias1_, g_pre));
       rebind(g, borrowed(gx));
     }
     for (StorageId* local : {&h_pre, &h, &gh, &g_pre, &gx}) del(*local);

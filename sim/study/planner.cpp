@@ -12,6 +12,7 @@
 #include "tidemark/plan/choices.hpp"
 #include "tidemark/plan/order.hpp"
 #include "tidemark/step/lower.hpp"
+#include "tidemark/step/op_times.hpp"
 #include "tidemark/study/chain_exact.hpp"
 #include "tidemark/study/pipeline.hpp"
 #include "tidemark/study/revolve.hpp"
@@ -37,8 +38,9 @@ class Evaluator {
     const Step step = lower(scenario_, plan);
     PlanCost out;
     out.peak = live_peak(step).bytes;
+    const OpTimes times(scenario_.device);
     for (const StepOp& op : step.ops) {
-      out.time += op.has_time ? op.time : duration(scenario_.device, op.dtype, Flops{op.flops}, op.moved);
+      out.time += times.of(op);
       out.total += Flops{op.flops};
       if (op.phase == Phase::recompute) out.recompute += Flops{op.flops};
     }

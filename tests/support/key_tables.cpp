@@ -45,7 +45,7 @@ std::string value(const Key& key) {
     case ValueType::ranges:
       return "blocks";
     case ValueType::steps:
-      return "list of steps";
+      return key.block == "plan_step" ? "list of steps" : "list of maps";
     case ValueType::program:
       return "entries";
   }

@@ -12,6 +12,7 @@
 #include "tidemark/base/names.hpp"
 #include "tidemark/base/units.hpp"
 #include "tidemark/base/vocabulary.hpp"
+#include "tidemark/program/program.hpp"
 
 namespace tidemark {
 
@@ -39,6 +40,8 @@ struct StepOp {
   std::int16_t step = 0;
   std::int16_t rank = 0;
   std::int32_t micro_batch = 0;
+  OpKind kind = OpKind::custom;  // whose measured cost applies; custom: none but the optimizer's
+  bool is_backward = false;      // of that kind; the phase may be another: a backward that builds a forward again
   bool has_time = false;  // `time` is given; else the device's duration of flops and bytes
   Nanos time;
   std::int64_t flops = 0;        // matrix products, 2 m n k; one op's fit in 63 bits, totals are kept in 128

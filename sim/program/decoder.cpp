@@ -69,6 +69,11 @@ void Decoder::ends_scope(TensorId id) {
   if (id != no_tensor && !is(ModelCode::reference)) program.hold_until_now(id);
 }
 
+TensorId Decoder::batch_input(std::string part, Shape shape, DType dtype) {
+  if (training.profile.loop != "megatron") return program.input(std::move(part), std::move(shape), dtype);
+  return program.batch_input(std::move(part), std::move(shape), dtype);
+}
+
 TensorId Decoder::weight(std::string_view part, Shape shape) {
   const TensorId parameter = program.parameter(name(part), std::move(shape), training.dtypes.parameters);
   return training.dtypes.autocast ? parameter : cast(std::string(part) + ".cast", parameter, compute);

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tidemark/program/program.hpp"
 #include "tidemark/program/training.hpp"
@@ -29,8 +30,9 @@ struct Decoder {
   std::int64_t query_width = 0, kv_width = 0;  // heads x head_dim
   std::string layer;                           // "layers.3": the prefix of names
   ProgramBuilder program;
-  TensorId cos = no_tensor, sin = no_tensor;  // rotary tables
-  TensorId mask = no_tensor;                  // of eager attention
+  TensorId cos = no_tensor, sin = no_tensor;           // rotary tables
+  TensorId mask = no_tensor;                           // of eager attention
+  TensorId labels = no_tensor, loss_mask = no_tensor;  // where they come with the rest of the batch
 
   bool is(ModelCode c) const { return code == c; }
   std::string name(std::string_view part) const { return layer + "." + std::string(part); }
@@ -42,6 +44,8 @@ struct Decoder {
   /// A host variable of the model code goes out of scope after the last op so far. The reference has no variables.
   void ends_scope(TensorId id);
 
+  /// A tensor of the batch: there from the start, or made in each micro-batch where the loop does so.
+  TensorId batch_input(std::string name, Shape shape, DType dtype);
   /// A parameter of this layer, in the data type of the computation (autocast: a cast of it).
   TensorId weight(std::string_view part, Shape shape);
   /// x W + b. `bias` may be no_tensor.
@@ -71,7 +75,8 @@ TensorId norm(Decoder& d, std::string_view part, TensorId x);
 OpKind activation_kind(const std::string& name);
 Branch attention(Decoder& d, TensorId x);
 Branch feed_forward(Decoder& d, TensorId x);
-/// The head's projection and the loss after it; `hidden` has been normed.
-TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table);
+/// The head's projection and the loss after it; `hidden` has been normed. `locals` are the variables of a model that
+/// makes the loss itself (Megatron): they end when it returns.
+TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const std::vector<TensorId>& locals);
 
 }  // namespace tidemark

@@ -140,7 +140,14 @@ TensorId eager_core(Decoder& d, Heads& heads) {
                       d.compute);
 }
 
-/// One kernel; its output lies in memory as the tokens do, so no copy follows.
+/// [batch, heads, rows, head_dim] as a row-major copy of [batch, rows, heads, head_dim].
+TensorId batch_first(Decoder& d, const std::string& part, TensorId x) {
+  const std::string path = "attention.core_attn." + part;
+  const TensorId rows = d.contiguous(path + "_copy", d.transpose(path + "_rows", x, 1, 2));
+  return d.transpose(path + "_heads", rows, 1, 2);
+}
+
+/// One kernel; its output lies in memory as the tokens do, so no copy follows, or batch first.
 TensorId fused_core(Decoder& d, Heads& heads) {
   // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads.
   if (d.spec.attention == "sdpa" && !d.is(ModelCode::reference)) {
@@ -148,7 +155,14 @@ TensorId fused_core(Decoder& d, Heads& heads) {
     heads.v = repeat_heads(d, "v", heads.v);
   }
   const std::int64_t row = d.query_width;
-  const bool sequence_first = d.is(ModelCode::megatron);
+  // Transformer Engine turns q, k, v to [batch, sequence] for flash-attn and its output back, each by a copy; cuDNN's
+  // kernel ("fused") reads and writes [sequence, batch].
+  const bool sequence_first = d.is(ModelCode::megatron) && d.spec.attention != "flash";
+  if (d.is(ModelCode::megatron) && d.spec.attention == "flash") {
+    heads.q = batch_first(d, "q", heads.q);
+    heads.k = batch_first(d, "k", heads.k);
+    heads.v = batch_first(d, "v", heads.v);
+  }
   Shape strides = {sequence_first ? row : d.sequence * row, d.spec.head_dim, sequence_first ? d.batch * row : row, 1};
   Attributes attributes;
   attributes.probability = d.spec.attention_dropout;

@@ -7,10 +7,16 @@
 namespace tidemark {
 namespace {
 
+void model_returns(Decoder& d, const std::vector<TensorId>& locals) {
+  for (const TensorId local : locals)
+    if (d.is(ModelCode::megatron)) d.ends_scope(local);
+}
+
 /// The loss of some rows of logits, as the model code chains it.
 class LossChain {
  public:
-  LossChain(Decoder& d, std::string suffix) : d_(d), suffix_(std::move(suffix)) {}
+  LossChain(Decoder& d, std::string suffix, const std::vector<TensorId>& locals)
+      : d_(d), suffix_(std::move(suffix)), locals_(locals) {}
 
   TensorId loss(TensorId logits, TensorId labels) {
     switch (d_.code) {
@@ -65,21 +71,30 @@ class LossChain {
     return loss;
   }
 
-  /// vocab_parallel_cross_entropy (megatron/core/tensor_parallel/cross_entropy.py) on fp32 logits, one loss a token,
-  /// averaged under the loss mask (pretrain_gpt.py, loss_func).
+  /// LanguageModule.compute_language_model_loss (megatron/core): labels turned to the logits' [sequence, batch],
+  /// vocab_parallel_cross_entropy on fp32 logits, one loss a token, turned back; then the model returns, and the sum
+  /// is taken under the loss mask (pretrain_gpt.py, loss_func).
   TensorId megatron(TensorId logits, TensorId labels) {
-    const TensorId loss_mask = d_.program.input("loss_mask", {d_.sequence, d_.batch}, DType::float32);
     const Shape tokens(d_.tensor(logits).shape.begin(), d_.tensor(logits).shape.end() - 1);
+    const bool turned = tokens.size() == 2;
+    const TensorId loss_mask = turned ? d_.loss_mask : d_.batch_input(part("loss_mask"), tokens, DType::float32);
+    if (turned) labels = d_.contiguous(part("labels_copy"), d_.transpose(part("labels_transposed"), labels, 0, 1));
     const TensorId wide = d_.cast(part("float"), logits, DType::float32);
-    const TensorId losses =
+    TensorId losses =
         d_.program.op(OpKind::cross_entropy, name("cross_entropy"), {wide, labels}, tokens, DType::float32);
-    const TensorId masked = d_.pointwise(OpKind::mul, part("mask"), {losses, loss_mask});
+    if (turned) losses = d_.contiguous(part("copy"), d_.transpose(part("transposed"), losses, 0, 1));
+    d_.ends_scope(labels);
     d_.ends_scope(logits);
-    return d_.program.op(OpKind::sum, name("sum"), {masked}, {}, DType::float32);
+    model_returns(d_, locals_);
+    const TensorId masked = d_.pointwise(OpKind::mul, part("mask"), {losses, loss_mask});
+    const TensorId loss = d_.program.op(OpKind::sum, name("sum"), {masked}, {}, DType::float32);
+    d_.ends_scope(loss_mask);
+    return loss;
   }
 
   Decoder& d_;
   std::string suffix_;
+  const std::vector<TensorId>& locals_;
 };
 
 TensorId head_weight(Decoder& d, TensorId token_table) {
@@ -100,15 +115,15 @@ std::vector<TensorId> chunk_rows(Decoder& d, TensorId hidden, std::int64_t chunk
 }
 
 /// The head and the loss of one chunk of rows after the other; the losses are added.
-TensorId chunked_loss(Decoder& d, TensorId hidden, TensorId weight) {
+TensorId chunked_loss(Decoder& d, TensorId hidden, TensorId weight, const std::vector<TensorId>& locals) {
   TensorId total = no_tensor;
   const std::vector<TensorId> chunks = chunk_rows(d, hidden, d.training.loss.chunks);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const std::string suffix = "_" + std::to_string(i);
     const std::int64_t rows = d.tensor(chunks[i]).shape.front();
-    const TensorId labels = d.program.input("labels" + suffix, {rows}, DType::int64);
+    const TensorId labels = d.batch_input("labels" + suffix, {rows}, DType::int64);
     const TensorId logits = d.project("lm_head" + suffix, chunks[i], weight, no_tensor, d.spec.vocab);
-    const TensorId loss = LossChain(d, suffix).loss(logits, labels);
+    const TensorId loss = LossChain(d, suffix, locals).loss(logits, labels);
     total = total == no_tensor ? loss : d.pointwise(OpKind::add, "total" + suffix, {total, loss});
   }
   return total;
@@ -116,10 +131,11 @@ TensorId chunked_loss(Decoder& d, TensorId hidden, TensorId weight) {
 
 }  // namespace
 
-TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table) {
+TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const std::vector<TensorId>& locals) {
   const bool whole = d.training.loss.chunks == 1 && !d.training.loss.fused;
   if (d.spec.head == "none") {
     d.begin_layer("loss", "other", false);
+    model_returns(d, locals);
     return d.program.op(OpKind::sum, "loss.sum", {hidden}, {}, d.tensor(hidden).dtype);
   }
   const TensorId weight = head_weight(d, token_table);
@@ -128,16 +144,18 @@ TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table) {
     const TensorId logits = d.project("lm_head", hidden, weight, no_tensor, d.spec.vocab);
     d.program.program().logits = logits;
     d.begin_layer("loss", "other", false);
-    const TensorId labels = d.program.input("labels", tokens, DType::int64);
-    const TensorId loss = LossChain(d, "").loss(logits, labels);
+    const TensorId labels = d.labels != no_tensor ? d.labels : d.batch_input("labels", tokens, DType::int64);
+    const TensorId loss = LossChain(d, "", locals).loss(logits, labels);
     d.ends_scope(hidden);
     return loss;
   }
   d.begin_layer("loss", "other", false);
-  if (!d.training.loss.fused) return chunked_loss(d, hidden, weight);
-  const TensorId labels = d.program.input("labels", tokens, DType::int64);
-  return d.program.op(OpKind::linear_cross_entropy, "loss.linear_cross_entropy", {hidden, weight, labels}, {},
-                      DType::float32);
+  if (!d.training.loss.fused) return chunked_loss(d, hidden, weight, locals);
+  const TensorId labels = d.labels != no_tensor ? d.labels : d.batch_input("labels", tokens, DType::int64);
+  const TensorId loss = d.program.op(OpKind::linear_cross_entropy, "loss.linear_cross_entropy",
+                                     {hidden, weight, labels}, {}, DType::float32);
+  model_returns(d, locals);
+  return loss;
 }
 
 }  // namespace tidemark

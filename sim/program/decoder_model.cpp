@@ -92,9 +92,8 @@ void add_tables(Decoder& d) {
     d.cos = d.program.input("rotary_cos", {d.sequence, d.spec.head_dim}, DType::float32);
     d.sin = d.program.input("rotary_sin", {d.sequence, d.spec.head_dim}, DType::float32);
   }
-  if (d.is(ModelCode::megatron))
-    d.mask = d.program.input("attention_mask", {d.batch, 1, d.sequence, d.sequence}, DType::boolean);
-  else if (d.spec.attention == "eager" && huggingface && d.spec.model_type != "gpt2")
+  if (d.is(ModelCode::megatron)) return;  // the mask comes with the batch
+  if (d.spec.attention == "eager" && huggingface && d.spec.model_type != "gpt2")
     d.mask = made("causal_mask", {1, 1, d.sequence, d.sequence}, d.compute);
   else if (d.spec.attention == "eager" && !huggingface)
     d.mask = d.program.input("causal_mask", {d.sequence, d.sequence}, DType::boolean);
@@ -107,29 +106,62 @@ void add_layer_mask(Decoder& d) {
                              DType::boolean);
 }
 
-/// Token table and ids to the first block's input. Locals of the model's forward live until its end.
+/// The tensors of a micro-batch that the token table and the positions read.
+struct Ids {
+  TensorId tokens = no_tensor, positions = no_tensor;
+};
+
+/// get_batch (Megatron-LM, pretrain_gpt.py): tokens, labels, loss mask, attention mask and positions of each sequence.
+/// Variables of forward_step keep all but the loss mask until the model returns.
+Ids megatron_batch(Decoder& d, std::vector<TensorId>& locals) {
+  const Shape tokens = {d.batch, d.sequence};
+  Ids ids;
+  ids.tokens = d.batch_input("input_ids", tokens, DType::int64);
+  if (d.spec.head == "lm" && d.training.loss.chunks == 1) {
+    d.labels = d.batch_input("labels", tokens, DType::int64);
+    d.loss_mask = d.batch_input("loss_mask", tokens, DType::float32);
+  }
+  d.mask = d.batch_input("attention_mask", {d.batch, 1, d.sequence, d.sequence}, DType::boolean);
+  ids.positions = d.batch_input("position_ids", tokens, DType::int64);
+  locals.insert(locals.end(), {ids.tokens, ids.positions, d.labels, d.mask});
+  return ids;
+}
+
+Ids batch_of(Decoder& d, std::vector<TensorId>& locals) {
+  if (d.is(ModelCode::megatron)) return megatron_batch(d, locals);
+  return {.tokens = d.batch_input("input_ids", {d.batch, d.sequence}, DType::int64)};
+}
+
+/// Token table and ids to the first block's input. Locals of the model's forward live until its end; Megatron's
+/// embedding is a module whose own locals go when it returns.
 TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals) {
   d.begin_layer("embedding", "other", false);
-  const Shape tokens = {d.batch, d.sequence};
+  const bool megatron = d.is(ModelCode::megatron);
+  std::vector<TensorId> own;
+  std::vector<TensorId>& parts = megatron ? own : locals;
   const Shape rows = {d.batch, d.sequence, d.spec.hidden};
-  const TensorId ids = d.program.input("input_ids", tokens, DType::int64);
+  Ids ids = batch_of(d, locals);
   token_table = d.weight("tokens.weight", {d.spec.vocab, d.spec.hidden});
   TensorId x =
-      d.program.op(OpKind::embedding, "embedding.tokens", {ids, token_table}, rows, d.tensor(token_table).dtype);
-  locals.push_back(x);
+      d.program.op(OpKind::embedding, "embedding.tokens", {ids.tokens, token_table}, rows, d.tensor(token_table).dtype);
+  parts.push_back(x);
   if (!d.spec.rotary) {
-    const TensorId position_ids = d.program.input("position_ids", {1, d.sequence}, DType::int64);
+    if (!megatron) ids.positions = d.batch_input("position_ids", {1, d.sequence}, DType::int64);
+    const Shape position_rows = {megatron ? d.batch : 1, d.sequence, d.spec.hidden};
     const TensorId table = d.weight("positions.weight", {d.spec.max_positions, d.spec.hidden});
-    const TensorId positions = d.program.op(OpKind::embedding, "embedding.positions", {position_ids, table},
-                                            {1, d.sequence, d.spec.hidden}, d.tensor(table).dtype);
+    const TensorId positions = d.program.op(OpKind::embedding, "embedding.positions", {ids.positions, table},
+                                            position_rows, d.tensor(table).dtype);
     x = d.pointwise(OpKind::add, "add", {x, positions});
-    locals.push_back(positions);
+    parts.push_back(positions);
   }
   if (d.spec.model_type == "gemma") x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
-  if (d.is(ModelCode::megatron)) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
+  if (megatron) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
   x = d.dropout("dropout", x, d.spec.embedding_dropout);
+  for (const TensorId id : own) d.ends_scope(id);
+  if (megatron) locals.push_back(x);
   add_tables(d);
-  for (const TensorId table : {d.cos, d.sin, d.mask}) locals.push_back(table);
+  for (const TensorId table : {d.cos, d.sin}) locals.push_back(table);
+  if (!megatron) locals.push_back(d.mask);
   return x;
 }
 
@@ -163,8 +195,10 @@ Program make_transformer(const TransformerSpec& spec, const Training& training) 
   for (std::int64_t i = 0; i < d.spec.layers; ++i) x = block(d, i, x);
   d.begin_layer("head", "other", false);
   x = norm(d, "norm", x);
-  for (const TensorId local : locals) d.ends_scope(local);
-  Program program = d.program.finish(language_loss(d, x, token_table));
+  // Megatron's model makes the loss itself; the others return their logits.
+  if (!d.is(ModelCode::megatron))
+    for (const TensorId local : locals) d.ends_scope(local);
+  Program program = d.program.finish(language_loss(d, x, token_table, locals));
   program.model_flops = model_flops(d.spec, training);
   return program;
 }

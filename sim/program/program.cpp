@@ -77,6 +77,12 @@ TensorId ProgramBuilder::input(std::string name, Shape shape, DType dtype, bool 
   return program_.inputs.back();
 }
 
+TensorId ProgramBuilder::batch_input(std::string name, Shape shape, DType dtype) {
+  const TensorId out = op(OpKind::custom, std::move(name), {}, std::move(shape), dtype);
+  program_.tensors[static_cast<std::size_t>(out)].category = Category::input;
+  return out;
+}
+
 void ProgramBuilder::push_op(OpKind kind, std::string name, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
                              Attributes attributes) {
   const auto layer = static_cast<std::int32_t>(program_.layers.size()) - 1;
@@ -136,9 +142,12 @@ Program ProgramBuilder::finish(TensorId loss) {
   // Expression temporaries first, then names in the order they were let go.
   std::vector<bool> named(program_.tensors.size(), false);
   for (const Held& held : held_) named[static_cast<std::size_t>(held.tensor)] = true;
+  // What lives from the start has no variable of this program, nor has a view of it.
+  std::vector<bool> lives_anyway(program_.storages.size(), false);
+  for (const std::vector<TensorId>& leaves : {program_.parameters, program_.inputs})
+    for (const TensorId id : leaves) lives_anyway[static_cast<std::size_t>(tensor(id).storage)] = true;
   const auto release = [&](TensorId t, OpIndex k) {
-    const Category category = tensor(t).category;
-    const bool stays = category == Category::parameter || category == Category::input || t == loss;
+    const bool stays = lives_anyway[static_cast<std::size_t>(tensor(t).storage)] || t == loss;
     if (!stays && k >= 0) program_.ops[static_cast<std::size_t>(k)].releases.push_back(t);
   };
   for (TensorId t = 0; t < static_cast<TensorId>(last.size()); ++t)

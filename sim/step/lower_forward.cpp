@@ -133,7 +133,8 @@ void ProgramLowering::make_output(std::size_t k, std::size_t index) {
   const std::vector<Bytes>& given = kernels_[k].output_bytes;
   const Bytes bytes =
       given.empty() ? program_.storages[static_cast<std::size_t>(tensor(t).storage)].bytes : given[index];
-  value(t) = emit_.alloc(tensor(t).name, bytes, Category::temporary, op_at(k).layer);
+  const Category category = tensor(t).category == Category::input ? Category::input : Category::temporary;
+  value(t) = emit_.alloc(tensor(t).name, bytes, category, op_at(k).layer);
 }
 
 void ProgramLowering::move_temp(const Move& move, const Kernel& kernel, const ProgramOp& op,

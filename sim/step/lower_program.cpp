@@ -23,7 +23,10 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
 Step ProgramLowering::lower() {
   emit_static();
   for (step_number_ = 0; step_number_ < training_.loop.steps; ++step_number_) {
-    for (micro_batch_ = 0; micro_batch_ < training_.batch.accumulate; ++micro_batch_) emit_micro_batch();
+    micro_batch_ = 0;
+    const StorageId token_count = emit_token_count();
+    for (; micro_batch_ < training_.batch.accumulate; ++micro_batch_) emit_micro_batch();
+    if (token_count != none) emit_.release(token_count);
     emit_optimizer();
     const bool last = step_number_ + 1 == training_.loop.steps;
     if (training_.optimizer.kind != OptimizerKind::none || !last) emit_zero_grad();
@@ -106,6 +109,18 @@ StepOp ProgramLowering::new_op(const ProgramOp& op, Phase phase, const Cost& cos
   out.kind = op.kind;
   out.is_backward = phase == Phase::backward;
   return out;
+}
+
+/// `total_num_tokens` (megatron/core/pipeline_parallel/schedules.py): an int32 on the device from before the first
+/// micro-batch of a step until the last has run backward.
+StorageId ProgramLowering::emit_token_count() {
+  if (training_.profile.loop != "megatron") return none;
+  StepOp op;
+  op.step = static_cast<std::int16_t>(step_number_);
+  emit_.begin_op(op, "total_num_tokens");
+  const StorageId count = emit_.alloc("total_num_tokens", Bytes{4}, Category::temporary, -1);
+  emit_.compute({count});
+  return count;
 }
 
 void ProgramLowering::emit_micro_batch() {

@@ -54,6 +54,7 @@ class ProgramLowering {
   void emit_main_gradients();
 
   // ---- one micro-batch (lower_program.cpp)
+  StorageId emit_token_count();
   void emit_micro_batch();
   void emit_turn(const Turn& turn);
   void let_go(std::size_t turn_index);

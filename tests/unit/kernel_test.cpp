@@ -101,7 +101,13 @@ TEST_CASE("Transformer Engine and Megatron write gradients over what they have")
       {
           {"softmax", {"+out run", "out", "run g→x"}},
           {"cross_entropy",
-           {"+out +target_mask 4 +masked_target 32 run", "logits target_mask masked_target", "run logits→dlogits"}},
+           {"+logits_max 16 +logits_max_indices 32 -logits_max_indices +target_below 4 +target_above 4 +target_mask 4 "
+            "-target_above -target_below +target_clone 32 +masked_target 32 -target_clone +arange 32 +gathered_logits "
+            "16 +predicted_logits 16 -gathered_logits +sum_exp_logits 16 -arange +log_sum_exp 16 +out run "
+            "-log_sum_exp -sum_exp_logits -predicted_logits -logits_max",
+            "logits target_mask masked_target",
+            "+arange 32 +target_mask_float 16 +softmax_update 16 -target_mask_float +picked_softmax 16 run "
+            "-picked_softmax -softmax_update -arange logits→dlogits"}},
           {"bias_dropout_add", {"+out +mask 24 run", "mask", "+dx +dbias run g→residual"}},
           {"bias_dropout_add, p = 0", {"+out run", "", "run g→x g→residual"}},
           {"gelu of x + bias", {"+out run", "x bias", "+dx +dbias run"}},

@@ -52,6 +52,8 @@ TEST_CASE("ops of a block as each model code writes them") {
   };
   TransformerSpec flash = small_llama();
   flash.attention = "flash";
+  TransformerSpec fused = small_llama();
+  fused.attention = "fused";
   TransformerSpec sdpa = small_llama();
   sdpa.attention = "sdpa";
   const Case cases[] = {
@@ -82,6 +84,10 @@ TEST_CASE("ops of a block as each model code writes them") {
        "q_proj k_proj v_proj q_rotary k_rotary core_attn.attention o_proj",
        "gate_proj activation up_proj mul down_proj"},
       {"Llama of Megatron: interleaved query heads are copied", "megatron", "transformer-engine", flash,
+       "qkv_proj q_heads q_rotary k_rotary core_attn.q_copy core_attn.k_copy core_attn.v_copy core_attn.attention "
+       "core_attn.merge_copy o_proj",
+       "gate_up_proj swiglu down_proj"},
+      {"cuDNN's kernel takes Megatron's rows as they are", "megatron", "transformer-engine", fused,
        "qkv_proj q_heads q_rotary k_rotary core_attn.attention o_proj", "gate_up_proj swiglu down_proj"},
   };
   for (const Case& c : cases) {
@@ -193,7 +199,7 @@ TEST_CASE("the loss chain") {
        "float log_softmax nll_loss"},
       {"fp32 logits need no cast", "huggingface", fp32, 2, 1, false, "shift_copy shift_labels log_softmax nll_loss"},
       {"torchtitan", "torchtitan", bf16, 2, 1, false, "float log_softmax nll_loss"},
-      {"Megatron", "megatron", bf16, 2, 1, false, "float cross_entropy mask sum"},
+      {"Megatron", "megatron", bf16, 2, 1, false, "labels_copy float cross_entropy copy mask sum"},
       {"two chunks", "torchtitan", bf16, 2, 2, false,
        "lm_head_0 float_0 log_softmax_0 nll_loss_0 lm_head_1 float_1 log_softmax_1 nll_loss_1 total_1"},
       {"head and loss fused", "huggingface", bf16, 2, 1, true, "linear_cross_entropy"},

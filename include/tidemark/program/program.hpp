@@ -166,7 +166,7 @@ struct Program {
   std::vector<Layer> layers;
   std::vector<ProgramOp> ops;        // in forward order; ops of one layer are contiguous
   std::vector<TensorId> parameters;  // in the order the optimizer visits them
-  std::vector<TensorId> inputs;      // batch inputs, targets, masks: live at the start
+  std::vector<TensorId> inputs;      // batch inputs, targets, masks, tables: live at the start
   TensorId loss = -1;                // backward starts here
   TensorId loss_gradient = -1;       // an input given as its gradient (out.backward(g)); -1: ones
   TensorId logits = -1;              // held through backward when the loop says so; -1 without
@@ -184,6 +184,8 @@ class ProgramBuilder {
   std::int32_t begin_layer(std::string name, std::string type, bool is_block);
   TensorId parameter(std::string name, Shape shape, DType dtype, bool requires_grad = true);
   TensorId input(std::string name, Shape shape, DType dtype, bool requires_grad = false);
+  /// A batch tensor that the loop makes anew in each micro-batch: an op without inputs, and a host variable.
+  TensorId batch_input(std::string name, Shape shape, DType dtype);
   /// A new op with fresh contiguous outputs; an output requires a gradient when any input does.
   TensorId op(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, DType dtype,
               Attributes attributes = {});

@@ -133,7 +133,7 @@ std::int64_t round_up(const OpView& op, std::int64_t value, std::int64_t multipl
 /// the generator's seed and offset. Backward adds up dq in fp32 (rows rounded to 128, head_dim to 32), keeps fp32
 /// row sums, and for grouped heads makes dk and dv for all query heads before it sums them over each group.
 /// Products: as the ideal rule counts them, 2 and 5, half of the square when causal.
-Kernel flash_attention(const OpView& op) {
+Kernel flash_attention(const OpView& op, bool one_rng_tensor) {
   const Tensor& q = op.input(0);
   const Tensor& keys = op.input(1);
   const std::int64_t batch = q.shape.at(0), heads = q.shape.at(1), head_dim = q.shape.at(3);
@@ -143,10 +143,15 @@ Kernel flash_attention(const OpView& op) {
   Draft k(op);
   k.outputs();
   const std::int32_t logsumexp = k.temp("logsumexp", product(op, fp32, rows(q)));
-  const std::int32_t seed = k.temp("philox_seed", int64);
-  const std::int32_t offset = k.temp("philox_offset", int64);
-  k.run().save_input(1).save_output().save_temp(logsumexp).save_temp(offset).save_temp(seed).save_input(0).save_input(
-      2);
+  if (one_rng_tensor) {
+    const std::int32_t state = k.temp("rng_state", 2 * int64);
+    k.run().save_input(0).save_input(1).save_input(2).save_output().save_temp(logsumexp).save_temp(state);
+  } else {
+    const std::int32_t seed = k.temp("philox_seed", int64);
+    const std::int32_t offset = k.temp("philox_offset", int64);
+    k.run().save_input(1).save_output().save_temp(logsumexp).save_temp(offset).save_temp(seed).save_input(0);
+    k.save_input(2);
+  }
   k.backward().gradient(0, Layout::like_input).gradient(1, Layout::like_input).gradient(2, Layout::like_input);
   const std::int32_t sums = k.temp("softmax_d", product(op, fp32, padded_rows));
   const std::int32_t dq = k.temp("dq_accum", product(op, fp32, product(op, padded_rows, round_up(op, head_dim, 32))));
@@ -183,9 +188,15 @@ Kernel efficient_attention(const OpView& op) {
   return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
 }
 
-Kernel attention(const OpView& op) {
-  return op.input(0).dtype == DType::float32 ? efficient_attention(op) : flash_attention(op);
+}  // namespace
+
+Kernel fused_attention(const OpView& op, bool one_rng_tensor) {
+  return op.input(0).dtype == DType::float32 ? efficient_attention(op) : flash_attention(op, one_rng_tensor);
 }
+
+namespace {
+
+Kernel attention(const OpView& op) { return fused_attention(op, false); }
 
 /// NllLossBackward0 keeps the log-probabilities, the targets and the 4-byte weight sum.
 Kernel nll_loss(const OpView& op) {

@@ -72,6 +72,10 @@ std::int64_t last_extent(const Tensor& tensor);
 /// Elements over the last extent: how many rows a norm or softmax has.
 std::int64_t rows(const Tensor& tensor);
 
+/// Fused attention on CUDA. PyTorch keeps the generator's seed and offset as two tensors, the flash-attn package and
+/// Transformer Engine as one of two numbers.
+Kernel fused_attention(const OpView& op, bool one_rng_tensor);
+
 /// A rule for every OpKind.
 using RuleTable = std::array<KernelRule, op_kind_names.size()>;
 inline KernelRule& rule(RuleTable& table, OpKind kind) { return table[static_cast<std::size_t>(kind)]; }

@@ -134,6 +134,7 @@ std::vector<Key> program_keys() {
            {},
            "program tensor"},
           {"inputs", Type::program, "none", "The batch, targets, masks: a shape, or a map.", {}, "program tensor"},
+          {"ops", Type::program, "none", "Custom ops by name: what each does.", {}, "program custom"},
           {"layers", Type::program, "", "Layers in order, each with its ops.", {}, "program layer"},
           {"loss", Type::text, "", "The tensor that backward starts from."},
           {"loss_gradient", Type::text, "ones", "An input given as the loss's gradient."},
@@ -156,6 +157,7 @@ Block program_tensor_block() {
   return {"program tensor",
           "",
           {{"shape", Type::integers, "", "Its extents."},
+           {"strides", Type::integers, "row-major", "In elements."},
            {"dtype", Type::dtype, "float32", "Its elements.", all_types},
            {"requires_grad", Type::boolean, "true for parameters", "A gradient flows to it."}}};
 }
@@ -169,34 +171,52 @@ Block program_layer_block() {
            {"ops", Type::program, "none", "Ops and releases in order.", {}, "program op"}}};
 }
 
+/// What a custom op does, given as data.
+std::vector<Key> custom_keys() {
+  return {{"rule", Type::text, "the op's name", "What the framework calls it; named in a warning."},
+          {"saves", Type::texts, "none", "Operands and results its node keeps: in0, out0."},
+          {"saved", Type::size, "0 B", "What its node keeps besides."},
+          {"forward", Type::texts, "its results", "Its script: +out0, +buffer 40 kB, -buffer."},
+          {"backward", Type::texts, "a gradient each", "Its backward's script: +d0 is the gradient of in0."},
+          {"forward_temporary", Type::size, "0 B", "Alive only while it runs."},
+          {"backward_temporary", Type::size, "0 B", "Alive only while its backward runs."},
+          {"forward_flops", Type::flops, "0 FLOP", "Matrix-product FLOPs of its forward."},
+          {"backward_flops", Type::flops, "0 FLOP", "Of its backward."}};
+}
+
+Block program_custom_block() { return {"program custom", "", custom_keys()}; }
+
 Block program_op_block() {
-  return {"program op",
-          "",
-          {{"op", Type::text, "none with `release`",
-            "The op's kind, or reshape, transpose, permute, slice, select, expand."},
-           {"name", Type::text, "the first result's", "Its name within the layer."},
-           {"in", Type::texts, "none with `release`", "Operands, by name."},
-           {"out", Type::texts, "none with `release`", "Results, by name."},
-           {"shape", Type::integers, "the operands'", "Of the result of a reshape, an expand or a custom op."},
-           {"dims", Type::integers, "none", "transpose: two dimensions; permute: all; slice, select, split, cat: one."},
-           {"sizes", Type::integers, "none", "split: the parts' extents; slice: start and length; select: the index."},
-           {"dtype", Type::dtype, "the operands'", "Of a cast's or custom op's result.", all_types},
-           {"in_place", Type::boolean, "false", "The result is the first operand's storage."},
-           {"probability", Type::number, "0", "Of a dropout."},
-           {"causal", Type::boolean, "false", "Of an attention."},
-           {"saved", Type::size, "0 B", "custom: what it saves besides its operands."},
-           {"forward_temporary", Type::size, "0 B", "custom: alive only while it runs."},
-           {"backward_temporary", Type::size, "0 B", "custom: alive only while its backward runs."},
-           {"forward_flops", Type::flops, "0 FLOP", "custom: of its forward."},
-           {"backward_flops", Type::flops, "0 FLOP", "custom: of its backward."},
-           {"release", Type::texts, "none", "In place of an op: names that let go here, in this order."}}};
+  Block out = {
+      "program op",
+      "",
+      {{"op", Type::text, "none with `release`", "The op's kind, a view (reshape, transpose, ...), or one of `ops`."},
+       {"name", Type::text, "the first result's", "Its name within the layer."},
+       {"in", Type::texts, "none", "Operands, by name."},
+       {"out", Type::texts, "none with `release`", "Results, by name."},
+       {"shape", Type::integers, "the operands'", "Of the result, where the op does not say it; else checked."},
+       {"shapes", Type::program, "one result", "Of a custom op's results, one each."},
+       {"strides", Type::integers, "the rule's", "Of the result, in elements."},
+       {"dims", Type::integers, "none",
+        "transpose: two; permute: all; slice, select, split, unbind, cat, stack: one; sum, mean: those summed."},
+       {"sizes", Type::integers, "none", "split: the parts' extents; slice: start and length; select: the index."},
+       {"dtype", Type::dtype, "the operands'", "Of a cast's, fill's or custom op's result.", all_types},
+       {"in_place", Type::boolean, "false", "The result is the first operand's storage."},
+       {"detached", Type::boolean, "false", "No gradient flows through it: it makes no node."},
+       {"probability", Type::number, "0", "Of a dropout."},
+       {"causal", Type::boolean, "false", "Of an attention."},
+       {"groups", Type::integer, "none", "Of a group_norm."},
+       {"bounds", Type::choice, "both", "Of a clamp.", {"both", "one"}},
+       {"release", Type::texts, "none", "In place of an op: names that let go here, in this order."}}};
+  for (const Key& key : custom_keys()) out.keys.push_back(key);
+  return out;
 }
 
 }  // namespace
 
 std::vector<Block> model_blocks() {
   return {chain_block(),   graph_block(),          mlp_block(),           transformer_block(), program_model_block(),
-          program_block(), program_tensor_block(), program_layer_block(), program_op_block()};
+          program_block(), program_tensor_block(), program_layer_block(), program_op_block(),  program_custom_block()};
 }
 
 }  // namespace tidemark

@@ -108,6 +108,19 @@ TensorId ProgramBuilder::op_strided(OpKind kind, std::string name, std::vector<T
   return out;
 }
 
+std::vector<TensorId> ProgramBuilder::op_of_many(OpKind kind, std::string name, std::vector<TensorId> inputs,
+                                                 const std::vector<Made>& outputs, Attributes attributes) {
+  const bool requires_grad = std::ranges::any_of(inputs, [&](TensorId id) { return tensor(id).requires_grad; });
+  std::vector<TensorId> ids;
+  for (const Made& made : outputs) {
+    const std::int32_t storage = new_storage(made.name, made.shape, made.dtype);
+    ids.push_back(new_tensor(made.name, made.shape, made.strides, made.dtype, storage,
+                             requires_grad && made.differentiable, Category::activation));
+  }
+  push_op(kind, std::move(name), std::move(inputs), ids, std::move(attributes));
+  return ids;
+}
+
 TensorId ProgramBuilder::alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
                                Attributes attributes) {
   const Tensor base = tensor(inputs.at(0));

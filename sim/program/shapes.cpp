@@ -73,7 +73,7 @@ Result batched_product(std::span<const Tensor> operands) {
 
 Result loss(OpKind kind, std::span<const Tensor> operands) {
   require(operands.size() >= 2, kind, "a prediction and a target", operands);
-  const bool classes = kind != OpKind::mse_loss;
+  const bool classes = kind == OpKind::nll_loss || kind == OpKind::cross_entropy;
   const std::optional<std::int64_t> rows = element_count(operands[1].shape);
   const bool fits = classes ? !operands[0].shape.empty() &&
                                   element_count(operands[0].shape) == checked_product(*rows, operands[0].shape.back())
@@ -82,8 +82,9 @@ Result loss(OpKind kind, std::span<const Tensor> operands) {
   return fresh({}, operands[0].dtype);
 }
 
-std::size_t dimension(OpKind kind, const Tensor& operand, const std::vector<std::int64_t>& dims, std::size_t i) {
-  const auto rank = static_cast<std::int64_t>(operand.shape.size());
+std::size_t dimension(OpKind kind, const Tensor& operand, const std::vector<std::int64_t>& dims, std::size_t i,
+                      std::int64_t more = 0) {
+  const auto rank = static_cast<std::int64_t>(operand.shape.size()) + more;
   const std::int64_t dim = i < dims.size() ? dims[i] : -1;
   const std::int64_t index = dim < 0 ? dim + rank : dim;
   if (index < 0 || index >= rank)
@@ -179,6 +180,18 @@ std::vector<Result> split(const Tensor& operand, const ResultRequest& request) {
   return out;
 }
 
+/// Every index of a dimension on its own.
+std::vector<Result> unbind(const Tensor& operand, const ResultRequest& request) {
+  const std::vector<std::int64_t> first = {0};
+  const std::size_t dim = dimension(OpKind::split, operand, request.dims.empty() ? first : request.dims, 0);
+  Result part{operand.shape, operand.strides, operand.dtype, true};
+  part.shape.erase(part.shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  part.strides.erase(part.strides.begin() + static_cast<std::ptrdiff_t>(dim));
+  constexpr std::int64_t most = 100'000;
+  if (operand.shape[dim] > most) throw InputError("an unbind of " + std::to_string(operand.shape[dim]) + " parts");
+  return std::vector<Result>(static_cast<std::size_t>(operand.shape[dim]), part);
+}
+
 Result cat(std::span<const Tensor> operands, const ResultRequest& request) {
   const std::size_t dim = dimension(OpKind::cat, operands[0], request.dims, 0);
   Shape out = operands[0].shape;
@@ -190,6 +203,44 @@ Result cat(std::span<const Tensor> operands, const ResultRequest& request) {
     require(rest == first, OpKind::cat, "shapes that agree but for one dimension", operands);
   }
   return fresh(std::move(out), operands[0].dtype);
+}
+
+/// Equal tensors side by side along a new dimension.
+Result stack(std::span<const Tensor> operands, const ResultRequest& request) {
+  const std::vector<std::int64_t> first = {0};
+  const std::size_t dim = dimension(OpKind::stack, operands[0], request.dims.empty() ? first : request.dims, 0, 1);
+  for (const Tensor& operand : operands)
+    require(operand.shape == operands[0].shape, OpKind::stack, "equal shapes", operands);
+  Shape out = operands[0].shape;
+  out.insert(out.begin() + static_cast<std::ptrdiff_t>(dim), static_cast<std::int64_t>(operands.size()));
+  return fresh(std::move(out), operands[0].dtype);
+}
+
+/// Summed dimensions stay with extent 1, or go where a shape without them is asked for.
+Result reduction(OpKind kind, std::span<const Tensor> operands, const ResultRequest& request) {
+  const Tensor& x = operands[0];
+  const bool all = request.dims.empty() && (kind == OpKind::sum || (request.shape && request.shape->empty()));
+  if (all) return fresh(request.shape.value_or(Shape{}), x.dtype);
+  require(!x.shape.empty(), kind, "at least one dimension", operands);
+  const std::vector<std::int64_t> last = {-1};
+  const std::vector<std::int64_t>& dims = request.dims.empty() ? last : request.dims;
+  Shape kept = x.shape;
+  std::vector<bool> summed(x.shape.size(), false);
+  for (std::size_t i = 0; i < dims.size(); ++i) summed[dimension(kind, x, dims, i)] = true;
+  Shape dropped;
+  for (std::size_t d = 0; d < kept.size(); ++d) {
+    if (summed[d]) kept[d] = 1;
+    if (!summed[d]) dropped.push_back(kept[d]);
+  }
+  return fresh(request.shape && *request.shape == dropped ? dropped : kept, x.dtype);
+}
+
+/// What comes of indices or a window is told, not worked out.
+Result told(OpKind kind, std::span<const Tensor> operands, const ResultRequest& request, bool differentiable = true) {
+  if (!request.shape) throw InputError(std::string(to_string(kind)) + " needs the 'shape' of its result");
+  Result out = fresh(*request.shape, operands.empty() ? DType::float32 : operands[0].dtype);
+  out.differentiable = differentiable;
+  return out;
 }
 
 Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultRequest& request) {
@@ -209,22 +260,49 @@ Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultReq
       return batched_product(operands);
     case OpKind::add:
     case OpKind::mul:
+    case OpKind::sub:
+    case OpKind::div:
     case OpKind::masked_fill: {
       Result out = broadcast(kind, operands);
       out.dtype = x.dtype;
       return out;
     }
+    case OpKind::where: {
+      require(operands.size() == 3, kind, "a mask and two operands", operands);
+      Result out = broadcast(kind, operands.subspan(1));
+      out.dtype = operands[1].dtype;
+      return out;
+    }
+    case OpKind::compare: {
+      Result out = operands.size() == 2 ? broadcast(kind, operands) : like(x);
+      out.dtype = DType::boolean;
+      out.differentiable = false;
+      return out;
+    }
     case OpKind::layer_norm:
     case OpKind::rms_norm:
-      require(operands.size() >= 2 && !x.shape.empty() && operands[1].shape == Shape{x.shape.back()}, kind,
+      require(!x.shape.empty() && (operands.size() == 1 || operands[1].shape == Shape{x.shape.back()}), kind,
               "[.., d] and a weight of [d]", operands);
       return fresh(x.shape, x.dtype);
-    case OpKind::mean: {
-      require(!x.shape.empty(), kind, "at least one dimension", operands);
-      Shape out = x.shape;
-      out.back() = 1;
-      return fresh(std::move(out), x.dtype);
-    }
+    case OpKind::group_norm:
+    case OpKind::batch_norm:
+      require(x.shape.size() >= 2 && (operands.size() == 1 || operands[1].shape == Shape{x.shape[1]}), kind,
+              "[images, channels, ..] and a weight of [channels]", operands);
+      return fresh(x.shape, x.dtype);
+    case OpKind::index_add:
+      require(operands.size() == 3, kind, "a tensor, indices and what is added", operands);
+      return fresh(x.shape, x.dtype);
+    case OpKind::index:
+    case OpKind::gather:
+      require(operands.size() >= 2, kind, "a tensor and indices", operands);
+      return told(kind, operands, request);
+    case OpKind::avg_pool:
+      return told(kind, operands, request);
+    case OpKind::mean:
+    case OpKind::sum:
+      return reduction(kind, operands, request);
+    case OpKind::stack:
+      return stack(operands, request);
     case OpKind::swiglu: {
       require(operands.size() == 2 ? operands[1].shape == x.shape : x.shape.back() % 2 == 0, kind,
               "two equal shapes, or both halves in one", operands);
@@ -258,9 +336,8 @@ Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultReq
     case OpKind::nll_loss:
     case OpKind::cross_entropy:
     case OpKind::mse_loss:
+    case OpKind::bce_loss:
       return loss(kind, operands);
-    case OpKind::sum:
-      return fresh({}, x.dtype);
     case OpKind::custom:
       return fresh(request.shape.value_or(x.shape), request.dtype.value_or(x.dtype));
     default:
@@ -276,10 +353,40 @@ std::string to_string(const Shape& shape) {
   return out + "]";
 }
 
+namespace {
+
+/// Strides as told, inside what a view looks at.
+void set_strides(Result& out, const ResultRequest& request) {
+  if (!request.strides) return;
+  if (request.strides->size() != out.shape.size())
+    throw InputError("strides " + to_string(*request.strides) + " do not fit a result of shape " +
+                     to_string(out.shape));
+  out.strides = *request.strides;
+}
+
+}  // namespace
+
 std::vector<Result> results(OpKind kind, std::span<const Tensor> operands, const ResultRequest& request) {
-  if (operands.empty()) throw InputError(std::string(to_string(kind)) + " needs at least one operand");
+  const bool needs_none = kind == OpKind::fill || kind == OpKind::custom;
+  if (operands.empty() && !needs_none) throw InputError(std::string(to_string(kind)) + " needs at least one operand");
+  if (kind == OpKind::split && request.view == ViewKind::select) return unbind(operands[0], request);
   if (kind == OpKind::split) return split(operands[0], request);
+  if (kind == OpKind::fill || operands.empty()) {
+    Result out = told(kind, {}, request, false);
+    out.dtype = request.dtype.value_or(DType::float32);
+    set_strides(out, request);
+    return {out};
+  }
+  if (kind == OpKind::max_pool || kind == OpKind::top_k) {
+    Result places = told(kind, operands, request, false);
+    places.dtype = DType::int64;
+    return {told(kind, operands, request), places};
+  }
   Result out = one_result(kind, operands, request);
+  if (request.shape && out.shape != *request.shape)
+    throw InputError("the result of " + std::string(to_string(kind)) + " has shape " + to_string(out.shape) + ", not " +
+                     to_string(*request.shape));
+  set_strides(out, request);
   if (request.in_place) {
     require(out.shape == operands[0].shape, kind, "a result of its first operand's shape to be in place", operands);
     out.alias = true;

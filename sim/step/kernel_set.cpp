@@ -48,7 +48,15 @@ KernelSet::KernelSet(const std::string& kernels) {
 }
 
 Kernel KernelSet::kernel(const Program& program, const ProgramOp& op) const {
-  return rules_[static_cast<std::size_t>(op.kind)]({program, op});
+  Kernel kernel = rules_[static_cast<std::size_t>(op.kind)]({program, op});
+  // Where no result needs a gradient there is no node.
+  if (std::ranges::none_of(op.outputs, [&](TensorId t) { return at(program, t).requires_grad; })) {
+    kernel.saved.clear();
+    kernel.gradients.clear();
+    kernel.backward.clear();
+    kernel.backward_cost = {};
+  }
+  return kernel;
 }
 
 Outline outline(const Program& program, const KernelSet& kernels) {

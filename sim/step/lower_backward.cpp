@@ -186,6 +186,27 @@ Shape strides_before(const ProgramOp& op, const Shape& strides) {
   return out;
 }
 
+/// Of a sum's gradient seen in the shape of what was summed; the summed dimensions were dropped or are 1.
+Shape expanded_strides(const ProgramOp& op, const Shape& shape, const Shape& strides) {
+  Shape out(shape.size(), 0);
+  if (op.attributes.dims.empty()) return out;
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  const bool kept = strides.size() == shape.size();
+  std::size_t next = 0;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const bool summed =
+        std::ranges::any_of(op.attributes.dims, [&](std::int64_t s) { return s == d || s + rank == d; });
+    if (!summed) out[static_cast<std::size_t>(d)] = strides.at(next);
+    if (!summed || kept) ++next;
+  }
+  return out;
+}
+
+std::ptrdiff_t first_dimension(const ProgramOp& op, std::size_t rank) {
+  const std::int64_t d = op.attributes.dims.empty() ? 0 : op.attributes.dims.front();
+  return static_cast<std::ptrdiff_t>(d < 0 ? d + static_cast<std::int64_t>(rank) : d);
+}
+
 Shape fresh_strides(GradientRule::Layout layout, const Tensor& input) {
   if (layout == GradientRule::Layout::like_input && is_dense(input.shape, input.strides)) return input.strides;
   if (layout != GradientRule::Layout::token_major) return contiguous_strides(input.shape);
@@ -230,7 +251,12 @@ GradientId ProgramLowering::pass_through(const ProgramOp& op, const GradientRule
     case GradientRule::Layout::token_major:
       return incoming;
     case GradientRule::Layout::expand:
-      return gradients_.viewed(incoming, input.shape, Shape(input.shape.size(), 0));
+      return gradients_.viewed(incoming, input.shape, expanded_strides(op, input.shape, gradients_.strides(incoming)));
+    case GradientRule::Layout::part: {
+      Shape strides = gradients_.strides(incoming);
+      if (strides.size() > input.shape.size()) strides.erase(strides.begin() + first_dimension(op, strides.size()));
+      return gradients_.viewed(incoming, input.shape, std::move(strides));
+    }
     case GradientRule::Layout::transpose:
       return gradients_.viewed(incoming, input.shape, strides_before(op, gradients_.strides(incoming)));
     case GradientRule::Layout::reshape:

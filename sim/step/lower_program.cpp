@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "program_lowering.hpp"
 #include "tidemark/base/errors.hpp"
@@ -18,6 +20,26 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       gradients_(emit_, runtime_),
       optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {
   step_.warnings = plan.warnings;
+  warn_of_missing_rules();
+}
+
+/// Ops whose memory no rule knows: what the program says of them is all there is.
+void ProgramLowering::warn_of_missing_rules() {
+  std::map<std::string, int> counts;
+  for (const ProgramOp& op : program_.ops)
+    if (op.kind == OpKind::custom)
+      ++counts[op.attributes.implementation.empty() ? op.name : op.attributes.implementation];
+  if (counts.empty()) return;
+  std::string names;
+  std::size_t shown = 0;
+  for (const auto& [name, count] : counts) {
+    if (shown++ == 12) {
+      names += ", ...";
+      break;
+    }
+    names += (names.empty() ? "" : ", ") + name + (count > 1 ? " (" + std::to_string(count) + ")" : "");
+  }
+  step_.warnings.push_back("no rule for " + names + ": taken as given, with no temporaries but those given");
 }
 
 Step ProgramLowering::lower() {

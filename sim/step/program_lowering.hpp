@@ -49,6 +49,7 @@ class ProgramLowering {
 
   // ---- setting up (lower_program.cpp)
   std::vector<Kernel> all_kernels() const;
+  void warn_of_missing_rules();
   void emit_static();
   void add_parameter(TensorId t, StorageId id);
   void emit_main_gradients();

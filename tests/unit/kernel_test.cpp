@@ -90,7 +90,7 @@ TEST_CASE("CUDA rules: grouped flash attention, products of head-split views, th
           {"cross_entropy",
            {"+log_softmax 160 +out +total_weight 4 run", "log_softmax target total_weight",
             "+nll_gradient 160 +dlogits run -nll_gradient"}},
-          {"pow", {"+out run", "x", "+first_factor 96 +second_factor 96 +dx run -second_factor -first_factor"}},
+          {"pow", {"+out run", "x", "+factor 96 +factor 96 +dx run -factor -factor"}},
           {"mul by a number a row", {"+out run", "y x", "+unreduced_gradient 96 +dx run +dy -unreduced_gradient"}},
       });
 }

@@ -55,7 +55,7 @@ enum class OpKind : std::uint8_t {
   scale,       // x -> out                        (x * number or x / number)
   add_scalar,  // x -> out                        (x + number)
   pow,         // x -> out                        (x ** number)
-  mean,        // x -> out                        (last dimension, kept as extent 1)
+  mean,        // x -> out                        (last dimension, kept as extent 1; or `dims`; all to a scalar)
   rsqrt,       // x -> out
   relu,
   gelu,
@@ -82,9 +82,42 @@ enum class OpKind : std::uint8_t {
   linear_cross_entropy,  // x, weight, target -> loss (the head too: no logits in memory)
   mse_loss,              // x, target -> loss
   sum,                   // x -> scalar
-  custom,                // sizes given as data
+  sub,                   // x, y -> out
+  sub_from,              // x -> out                        (number - x)
+  div,                   // x, y -> out
+  where,                 // mask, x, y -> out
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  sin,
+  cos,
+  erf,
+  reciprocal,
+  sigmoid,
+  leaky_relu,
+  elu,
+  softplus,
+  hardtanh,
+  hardswish,
+  clamp,       // x -> out                        (both bounds; `implementation` "min" or "max": one)
+  triangle,    // x -> out                        (tril, triu)
+  group_norm,  // x, weight, bias -> out          (`heads` groups)
+  batch_norm,  // x, weight, bias, running mean, running variance -> out
+  max_pool,    // x -> out, indices
+  avg_pool,    // x -> out
+  stack,       // xs -> out
+  index,       // x, indices.. -> out             (rows or elements picked: x[i], index_select)
+  gather,      // x, indices -> out
+  index_add,   // x, indices, u -> out
+  top_k,       // x -> values, indices
+  bce_loss,    // logits, target -> loss
+  compare,     // x[, y] -> mask                  (y absent: a number)
+  fill,        // -> out                          (a new tensor: zeros, arange)
+  custom,      // sizes given as data
 };
-inline constexpr std::array<std::string_view, 38> op_kind_names = {"embedding",
+inline constexpr std::array<std::string_view, 71> op_kind_names = {"embedding",
                                                                    "linear",
                                                                    "matmul",
                                                                    "addmm",
@@ -121,9 +154,51 @@ inline constexpr std::array<std::string_view, 38> op_kind_names = {"embedding",
                                                                    "linear_cross_entropy",
                                                                    "mse_loss",
                                                                    "sum",
+                                                                   "sub",
+                                                                   "sub_from",
+                                                                   "div",
+                                                                   "where",
+                                                                   "neg",
+                                                                   "abs",
+                                                                   "exp",
+                                                                   "log",
+                                                                   "sqrt",
+                                                                   "sin",
+                                                                   "cos",
+                                                                   "erf",
+                                                                   "reciprocal",
+                                                                   "sigmoid",
+                                                                   "leaky_relu",
+                                                                   "elu",
+                                                                   "softplus",
+                                                                   "hardtanh",
+                                                                   "hardswish",
+                                                                   "clamp",
+                                                                   "triangle",
+                                                                   "group_norm",
+                                                                   "batch_norm",
+                                                                   "max_pool",
+                                                                   "avg_pool",
+                                                                   "stack",
+                                                                   "index",
+                                                                   "gather",
+                                                                   "index_add",
+                                                                   "top_k",
+                                                                   "bce_loss",
+                                                                   "compare",
+                                                                   "fill",
                                                                    "custom"};
 constexpr std::string_view to_string(OpKind kind) { return op_kind_names[static_cast<std::size_t>(kind)]; }
 static_assert(op_kind_names.size() == static_cast<std::size_t>(OpKind::custom) + 1);
+
+/// One line of a custom op's script: what it allocates or frees, in order.
+struct ScriptLine {
+  enum class Of : std::uint8_t { output, temporary, gradient } of = Of::temporary;
+  bool alloc = true;
+  std::int32_t index = 0;  // of the output, the temporary (in order of first mention), or the operand
+  Bytes bytes = {};        // of a temporary
+  friend bool operator==(const ScriptLine&, const ScriptLine&) = default;
+};
 
 /// Settings an op carries besides its tensors' shapes.
 struct Attributes {
@@ -132,10 +207,12 @@ struct Attributes {
   std::int64_t heads = 0;  // attention: query heads
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::vector<std::int64_t> dims = {};  // view: the two dimensions exchanged, or a permutation; else empty
+  std::vector<std::int64_t> dims = {};  // view: the two dimensions exchanged, or a permutation; sum, mean: those summed
   bool in_place = false;                // the output is the input's storage
   std::string implementation = {};      // "" the profile's; else a rule's name, e.g. "flash", or a `ViewKind`
   // custom only
+  std::vector<std::int32_t> saved_inputs = {}, saved_outputs = {};
+  std::vector<ScriptLine> forward_script = {}, backward_script = {};
   Bytes saved = {}, forward_temporary = {}, backward_temporary = {};
   Flops forward_flops = {}, backward_flops = {};
   friend bool operator==(const Attributes&, const Attributes&) = default;
@@ -192,6 +269,15 @@ class ProgramBuilder {
   /// The same with an output laid out as `strides` say (dense, in another order of dimensions).
   TensorId op_strided(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
                       DType dtype, Attributes attributes = {});
+  struct Made {
+    std::string name;
+    Shape shape, strides;
+    DType dtype = DType::float32;
+    bool differentiable = true;  // false: no gradient flows to it (indices, masks)
+  };
+  /// An op with any number of fresh outputs and, `custom` and fill aside, at least one operand.
+  std::vector<TensorId> op_of_many(OpKind kind, std::string name, std::vector<TensorId> inputs,
+                                   const std::vector<Made>& outputs, Attributes attributes = {});
   /// An op whose output aliases `inputs[0]`'s storage with its own shape and strides.
   TensorId alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, Shape strides,
                  Attributes attributes = {});

@@ -19,6 +19,7 @@ struct Result {
   Shape strides;
   DType dtype = DType::float32;
   bool alias = false;
+  bool differentiable = true;  // false: indices, masks
   friend bool operator==(const Result&, const Result&) = default;
 };
 
@@ -31,11 +32,13 @@ constexpr std::string_view to_string(ViewKind kind) { return view_names[static_c
 
 /// What an op says of its results where operands alone do not decide.
 struct ResultRequest {
-  std::optional<Shape> shape;  // reshape, expand, custom: the new shape
-  /// transpose: the two dimensions; permute: all of them; cat, split, slice, select: one
+  std::optional<Shape> shape;  // of the result, where operands and the rest do not say it
+  /// transpose: the two dimensions; permute: all of them; cat, stack, split, slice, select: one; sum, mean: those
+  /// summed
   std::vector<std::int64_t> dims = {};
   std::vector<std::int64_t> sizes = {};  // split: extents of the parts; slice: start and length; select: the index
-  std::optional<DType> dtype = {};       // cast, custom
+  std::optional<DType> dtype = {};       // cast, fill, custom
+  std::optional<Shape> strides = {};     // of the result, where the rule would say otherwise
   ViewKind view = ViewKind::reshape;
   bool in_place = false;
 };

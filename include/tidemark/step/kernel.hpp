@@ -55,7 +55,8 @@ struct GradientRule {
     reshape,      // passes through: a view when the dimensions merge, else one copy
     transpose,    // passes through: a view with two dimensions exchanged (Attributes::dims)
     token_major,  // fresh, [batch, heads, rows, d] stored as [batch, rows, heads, d]
-    expand,       // passes through: stride 0 in every dimension (sum)
+    expand,       // passes through: stride 0 in the dimensions that were summed
+    part,         // passes through: the input's part of it (cat, stack)
   };
   std::int32_t input = 0;
   /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).

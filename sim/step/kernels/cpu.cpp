@@ -115,14 +115,19 @@ Kernel layer_norm(const OpView& op) {
   const std::int32_t mean = k.temp("mean", bytes(op.input(0)) / last_extent(op.input(0)));
   const std::int32_t rstd = k.temp("rstd", bytes(op.input(0)) / last_extent(op.input(0)));
   k.run();
-  if constexpr (version == Version::v1_13)
-    k.save_input(0).save_input(1).save_input(2);
-  else
-    k.save_input(2).save_input(0).save_input(1);
+  const bool affine = op.inputs() > 2;
+  if (affine && version == Version::v2_6) k.save_input(2);
+  k.save_input(0);
+  if (affine) k.save_input(1);
+  if (affine && version == Version::v1_13) k.save_input(2);
   k.save_temp(mean).save_temp(rstd);
   k.backward().gradient(0).gradient(1).gradient(2);
-  const std::int32_t buffer = k.temp("buffer", 2 * bytes(op.input(1)));
-  k.run().free_temp(buffer);
+  if (op.needs_gradient(1)) {
+    const std::int32_t buffer = k.temp("buffer", 2 * bytes(op.input(1)));
+    k.run().free_temp(buffer);
+  } else {
+    k.run();
+  }
   return k.other_flops(product(op, 8, n), product(op, 14, n)).finish();
 }
 
@@ -151,39 +156,12 @@ Kernel mse_loss(const OpView& op) {
   return kernel;
 }
 
-/// mean over the last dimension: 1.13 keeps its input, 2.x nothing.
-template <Version version>
-Kernel mean(const OpView& op) {
-  const std::int64_t n = elements(op.input(0));
-  Draft k(op);
-  k.outputs();
-  const std::int32_t number = k.temp("number", wrapped);
-  const std::int32_t copy = k.temp("number_cast", cast_number);
-  k.run().free_temp(copy).free_temp(number);
-  if constexpr (version == Version::v1_13) k.save_input(0);
-  k.backward();
-  const std::int32_t number_again = k.temp("number", wrapped);
-  const std::int32_t copy_again = k.temp("number_cast", cast_number);
-  k.gradient(0).run().free_temp(copy_again).free_temp(number_again);
-  return k.other_flops(n, n).finish();
-}
-
 /// 1.13 keeps the table too (it is a parameter and lives anyway).
 Kernel embedding(const OpView& op) {
   Draft k(op);
   k.outputs().run().save_input(0);
   k.backward().gradient(1).run();
   return k.other_flops(0, elements(op.output(0))).finish();
-}
-
-/// Slices and selections make a full-size zero tensor each, a slice of everything too.
-Kernel view(const OpView& op) {
-  Draft k(op);
-  k.backward();
-  const std::string& how = op.op.attributes.implementation;
-  const bool part = elements(op.output(0)) != elements(op.input(0)) || how == "slice" || how == "select";
-  if (part) return k.gradient(0).run().finish();
-  return k.pass(0, op.op.attributes.dims.empty() ? Layout::reshape : Layout::transpose).finish();
 }
 
 /// The CPU's flash kernel of 2.6: tiles of queries and keys in a buffer; backward two tiles and their row sums.
@@ -210,6 +188,7 @@ Kernel attention(const OpView& op) {
 template <Version version>
 RuleTable rules_of() {
   RuleTable rules = ideal_rules();
+  set_torch_rules(rules, version == Version::v1_13 ? Torch::cpu_1_13 : Torch::cpu_2_6);
   rule(rules, OpKind::embedding) = embedding;
   rule(rules, OpKind::linear) = linear<version>;
   rule(rules, OpKind::matmul) = matmul<version>;
@@ -220,8 +199,6 @@ RuleTable rules_of() {
   rule(rules, OpKind::layer_norm) = layer_norm<version>;
   rule(rules, OpKind::nll_loss) = nll_loss;
   rule(rules, OpKind::mse_loss) = mse_loss;
-  rule(rules, OpKind::mean) = mean<version>;
-  rule(rules, OpKind::view) = view;
   rule(rules, OpKind::attention) = attention;
   return rules;
 }

@@ -65,49 +65,6 @@ Kernel bmm(const OpView& op) {
   return k.matmul_flops(flops, product(op, products, flops)).finish();
 }
 
-/// MulBackward0: other, then self; a broadcast operand's gradient is made in full and then summed by the engine.
-Kernel mul(const OpView& op) {
-  const std::int64_t n = elements(op.output(0));
-  const auto broadcast = [&](std::size_t i) { return elements(op.input(i)) != n; };
-  Draft k(op);
-  k.outputs().run().save_input_for(1, 0).save_input_for(0, 1).backward();
-  std::int32_t full[2] = {-1, -1};
-  std::int64_t made = 0;
-  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
-    if (!op.needs_gradient(i)) continue;
-    ++made;
-    if (broadcast(i))
-      full[i] = k.temp("unreduced_gradient", bytes(op.output(0)));
-    else
-      k.gradient(i, Layout::like_input);
-  }
-  k.run();
-  for (std::size_t i = 0; i < 2; ++i)
-    if (full[i] >= 0) k.gradient(i).free_temp(full[i]);
-  return k.other_flops(n, made * n).finish();
-}
-
-/// A backward formula with intermediate results, which C++ keeps to the end of the expression.
-Kernel with_intermediates(const OpView& op, bool saves_output, std::int64_t forward_ops, std::int64_t backward_ops) {
-  const std::int64_t n = elements(op.input(0));
-  Draft k(op);
-  k.outputs().run();
-  if (saves_output)
-    k.save_output();
-  else
-    k.save_input(0);
-  k.backward();
-  const std::int32_t first = k.temp("first_factor", bytes(op.input(0)));
-  const std::int32_t second = k.temp("second_factor", bytes(op.input(0)));
-  k.gradient(0, Layout::like_input).run().free_temp(second).free_temp(first);
-  return k.other_flops(product(op, forward_ops, n), product(op, backward_ops, n)).finish();
-}
-
-/// grad * (exponent * self.pow(exponent - 1))
-Kernel pow(const OpView& op) { return with_intermediates(op, false, 1, 3); }
-/// -0.5 * grad * result.pow(3)
-Kernel rsqrt(const OpView& op) { return with_intermediates(op, true, 2, 3); }
-
 /// embedding_dense_backward_cuda (EmbeddingBackwardKernel.cu): above 3072 ids they are sorted with their places first.
 /// How many partial rows follow depends on the ids, and is left out.
 Kernel embedding(const OpView& op) {
@@ -270,13 +227,11 @@ Kernel linear_cross_entropy(const OpView& op) {
 
 RuleTable cuda_rules() {
   RuleTable rules = ideal_rules();
+  set_torch_rules(rules, Torch::cuda);
   rule(rules, OpKind::embedding) = embedding;
   rule(rules, OpKind::linear) = linear;
   rule(rules, OpKind::addmm) = addmm;
   rule(rules, OpKind::bmm) = bmm;
-  rule(rules, OpKind::mul) = mul;
-  rule(rules, OpKind::pow) = pow;
-  rule(rules, OpKind::rsqrt) = rsqrt;
   rule(rules, OpKind::attention) = attention;
   rule(rules, OpKind::nll_loss) = nll_loss;
   rule(rules, OpKind::cross_entropy) = cross_entropy;

@@ -35,11 +35,14 @@ std::int64_t rows(const Tensor& tensor) {
 }
 
 Draft& Draft::outputs() {
-  for (std::size_t i = 0; i < op_.op.outputs.size(); ++i) {
-    bool alias = false;
-    for (std::size_t j = 0; j < op_.inputs(); ++j) alias = alias || op_.input(j).storage == op_.output(i).storage;
-    if (!alias) script().push_back({Move::What::alloc, {Slot::Of::output, static_cast<std::int32_t>(i)}});
-  }
+  for (std::size_t i = 0; i < op_.op.outputs.size(); ++i) output(i);
+  return *this;
+}
+
+Draft& Draft::output(std::size_t i) {
+  bool alias = false;
+  for (std::size_t j = 0; j < op_.inputs(); ++j) alias = alias || op_.input(j).storage == op_.output(i).storage;
+  if (!alias) script().push_back({Move::What::alloc, {Slot::Of::output, static_cast<std::int32_t>(i)}});
   return *this;
 }
 

@@ -20,6 +20,8 @@ class Draft {
 
   /// Allocates every output that is not an alias of an input's storage.
   Draft& outputs();
+  /// Allocates one output.
+  Draft& output(std::size_t i);
   /// The storage of the one output has this size instead of the tensor's own.
   Draft& output_bytes(std::int64_t size);
   /// A buffer allocated here. Freed by `free_temp`, or saved; its number is the return value.
@@ -75,6 +77,8 @@ std::int64_t rows(const Tensor& tensor);
 /// Fused attention on CUDA. PyTorch keeps the generator's seed and offset as two tensors, the flash-attn package and
 /// Transformer Engine as one of two numbers.
 Kernel fused_attention(const OpView& op, bool one_rng_tensor);
+/// What an elementwise op's node saves.
+enum class Keeps : std::uint8_t { nothing, input, output };
 
 /// A rule for every OpKind.
 using RuleTable = std::array<KernelRule, op_kind_names.size()>;
@@ -82,6 +86,9 @@ inline KernelRule& rule(RuleTable& table, OpKind kind) { return table[static_cas
 
 /// The least any implementation can do: outputs, what the mathematics of backward needs, gradients; no temporaries.
 RuleTable ideal_rules();
+/// Puts PyTorch's own formulas in place of what the ideal needs.
+enum class Torch : std::uint8_t { cpu_1_13, cpu_2_6, cuda };
+void set_torch_rules(RuleTable& rules, Torch torch);
 /// PyTorch 1.13.1 and 2.6.0 on a CPU (measured).
 RuleTable cpu_1_13_rules();
 RuleTable cpu_2_6_rules();

@@ -1,6 +1,8 @@
 /// The least any implementation can do: outputs, what the mathematics of backward needs, gradients. No temporaries.
 ///
 /// FLOPs besides products count each elementary operation of an element once, a transcendental function too.
+#include <algorithm>
+
 #include "draft.hpp"
 
 namespace tidemark::kernels {
@@ -77,8 +79,6 @@ Kernel mul(const OpView& op) {
   return k.other_flops(n, gradients * n).finish();
 }
 
-enum class Keeps : std::uint8_t { nothing, input, output };
-
 /// An elementwise op, or a reduction over rows; a fused bias (input 1) is kept beside the input.
 Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std::int64_t backward_ops) {
   const std::int64_t n = elements(op.input(0));
@@ -106,6 +106,80 @@ Kernel silu(const OpView& op) { return elementwise(op, Keeps::input, 5, 8); }   
 Kernel softmax(const OpView& op) { return elementwise(op, Keeps::output, 5, 4); }  // max, -, exp, sum, /
 Kernel log_softmax(const OpView& op) { return elementwise(op, Keeps::output, 6, 4); }
 Kernel cast(const OpView& op) { return elementwise(op, Keeps::nothing, 0, 0); }
+Kernel negated(const OpView& op) { return elementwise(op, Keeps::nothing, 1, 1); }
+Kernel by_input(const OpView& op) { return elementwise(op, Keeps::input, 1, 2); }
+Kernel by_output(const OpView& op) { return elementwise(op, Keeps::output, 1, 2); }
+Kernel triangle(const OpView& op) { return elementwise(op, Keeps::nothing, 0, 0); }
+
+/// The incoming gradient for x, its negative for y; summed where one is broadcast.
+Kernel sub(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().backward();
+  if (elements(op.input(0)) != n) k.gradient(0);
+  k.gradient(1).run();
+  if (elements(op.input(0)) == n) k.pass(0);
+  return k.other_flops(n, n).finish();
+}
+
+Kernel div(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().save_input(1).save_input_for(0, 1).backward().gradient(1).gradient(0).run();
+  return k.other_flops(n, product(op, 4, n)).finish();
+}
+
+Kernel where(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().save_input(0).backward().gradient(2).gradient(1).run();
+  return k.other_flops(n, n).finish();
+}
+
+/// Picks elements, or adds at their places: the indices are kept.
+Kernel index(const OpView& op) {
+  Draft k(op);
+  k.outputs().run();
+  for (std::size_t i = 1; i < op.inputs(); ++i) k.save_input(i);
+  return k.backward().gradient(0).run().other_flops(0, elements(op.output(0))).finish();
+}
+Kernel index_add(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().save_input(1).backward().gradient(2).run().pass(0);
+  return k.other_flops(elements(op.input(2)), 0).finish();
+}
+
+/// Values and where they stood; only the places are kept.
+Kernel with_places(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().save_output(1).backward().gradient(0).run();
+  return k.other_flops(elements(op.input(0)), elements(op.output(0))).finish();
+}
+Kernel avg_pool(const OpView& op) {
+  Draft k(op);
+  k.outputs().run().backward().gradient(0).run();
+  return k.other_flops(elements(op.input(0)), elements(op.input(0))).finish();
+}
+
+/// x, and a mean and 1/deviation in fp32 for each of `statistics`.
+Kernel norm_of(const OpView& op, std::int64_t statistics) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t mean = k.temp("mean", fp32 * statistics);
+  const std::int32_t rstd = k.temp("rstd", fp32 * statistics);
+  k.run().save_input(0).save_input_for(1, 0).save_temp(mean).save_temp(rstd);
+  k.backward().gradient(0).gradient(1).gradient(2).run();
+  return k.other_flops(product(op, 8, n), product(op, 14, n)).finish();
+}
+Kernel group_norm(const OpView& op) { return norm_of(op, op.input(0).shape.at(0) * op.op.attributes.heads); }
+Kernel batch_norm(const OpView& op) { return norm_of(op, op.input(0).shape.at(1)); }
+
+/// No gradient flows.
+Kernel made_anew(const OpView& op) {
+  Draft k(op);
+  return k.outputs().run().other_flops(elements(op.output(0)), 0).finish();
+}
 Kernel repeat_heads(const OpView& op) {
   Draft k(op);
   k.outputs().run().backward().gradient(0).run();
@@ -137,7 +211,9 @@ Kernel layer_norm(const OpView& op) {
   k.outputs();
   const std::int32_t mean = k.temp("mean", fp32 * rows(op.input(0)));
   const std::int32_t rstd = k.temp("rstd", fp32 * rows(op.input(0)));
-  k.run().save_input(0).save_input_for(1, 0).save_temp(mean).save_temp(rstd);
+  k.run().save_input(0);
+  if (op.inputs() > 1) k.save_input_for(1, 0);
+  k.save_temp(mean).save_temp(rstd);
   k.backward().gradient(0).gradient(1).gradient(2).run();
   return k.other_flops(product(op, 8, n), product(op, 14, n)).finish();
 }
@@ -240,7 +316,7 @@ Kernel split(const OpView& op) {
 Kernel cat(const OpView& op) {
   Draft k(op);
   k.outputs().run().backward();
-  for (std::size_t i = 0; i < op.inputs(); ++i) k.pass(i);
+  for (std::size_t i = 0; i < op.inputs(); ++i) k.pass(i, Layout::part);
   return k.finish();
 }
 
@@ -297,15 +373,39 @@ Kernel sum(const OpView& op) {
   return k.other_flops(elements(op.input(0)), 0).finish();
 }
 
+/// The lines of a custom op's script; without any, outputs, then what is given, then gradients.
+void follow(Draft& k, const std::vector<ScriptLine>& script, std::vector<std::int32_t>& temps) {
+  for (const ScriptLine& line : script) {
+    const auto i = static_cast<std::size_t>(line.index);
+    if (line.of == ScriptLine::Of::output) {
+      k.output(i);
+    } else if (line.of == ScriptLine::Of::gradient) {
+      k.gradient(i);
+    } else if (line.alloc) {
+      temps.resize(std::max(temps.size(), i + 1), -1);
+      temps[i] = k.temp("temporary", line.bytes.count);
+    } else {
+      k.free_temp(temps.at(i));
+    }
+  }
+}
+
 /// Sizes as the scenario gives them.
 Kernel custom(const OpView& op) {
   const Attributes& given = op.op.attributes;
   Draft k(op);
-  k.outputs();
+  std::vector<std::int32_t> temps;
+  if (given.forward_script.empty()) k.outputs();
+  follow(k, given.forward_script, temps);
+  for (const std::int32_t i : given.saved_inputs) k.save_input(static_cast<std::size_t>(i));
+  for (const std::int32_t i : given.saved_outputs) k.save_output(static_cast<std::size_t>(i));
   if (given.saved.count > 0) k.save_temp(k.temp("saved", given.saved.count));
   if (given.forward_temporary.count > 0) k.temp("temporary", given.forward_temporary.count);
   k.run().backward();
-  for (std::size_t i = 0; i < op.inputs(); ++i) k.gradient(i);
+  temps.clear();
+  if (given.backward_script.empty())
+    for (std::size_t i = 0; i < op.inputs(); ++i) k.gradient(i);
+  follow(k, given.backward_script, temps);
   if (given.backward_temporary.count > 0) k.temp("temporary", given.backward_temporary.count);
   k.run();
   return k.matmul_flops(fits(op, given.forward_flops), fits(op, given.backward_flops)).finish();
@@ -353,6 +453,39 @@ RuleTable ideal_rules() {
       {OpKind::linear_cross_entropy, linear_cross_entropy},
       {OpKind::mse_loss, mse_loss},
       {OpKind::sum, sum},
+      {OpKind::sub, sub},
+      {OpKind::sub_from, negated},
+      {OpKind::div, div},
+      {OpKind::where, where},
+      {OpKind::neg, negated},
+      {OpKind::abs, by_input},
+      {OpKind::exp, by_output},
+      {OpKind::log, by_input},
+      {OpKind::sqrt, by_output},
+      {OpKind::sin, by_input},
+      {OpKind::cos, by_input},
+      {OpKind::erf, by_input},
+      {OpKind::reciprocal, by_output},
+      {OpKind::sigmoid, by_output},
+      {OpKind::leaky_relu, by_input},
+      {OpKind::elu, by_input},
+      {OpKind::softplus, by_input},
+      {OpKind::hardtanh, by_input},
+      {OpKind::hardswish, by_input},
+      {OpKind::clamp, by_input},
+      {OpKind::triangle, triangle},
+      {OpKind::group_norm, group_norm},
+      {OpKind::batch_norm, batch_norm},
+      {OpKind::max_pool, with_places},
+      {OpKind::avg_pool, avg_pool},
+      {OpKind::stack, cat},
+      {OpKind::index, index},
+      {OpKind::gather, index},
+      {OpKind::index_add, index_add},
+      {OpKind::top_k, with_places},
+      {OpKind::bce_loss, mse_loss},
+      {OpKind::compare, made_anew},
+      {OpKind::fill, made_anew},
       {OpKind::custom, custom},
   };
   for (const auto& [kind, function] : rows_of_table) rule(rules, kind) = function;

@@ -14,7 +14,11 @@
 #include "tidemark/report/csv.hpp"
 #include "tidemark/report/json.hpp"
 #include "tidemark/report/output_file.hpp"
+#include "tidemark/report/page.hpp"
+#include "tidemark/report/snapshot.hpp"
 #include "tidemark/report/text.hpp"
+#include "tidemark/report/timeline_json.hpp"
+#include "tidemark/report/trace.hpp"
 #include "tidemark/study/facts.hpp"
 #include "tidemark/study/pipeline.hpp"
 
@@ -91,17 +95,25 @@ int run_command(const RunOptions& options) {
   if (options.chart != "none") axis_of(options.chart);
 
   Run result;
+  Summary summary;
   const std::vector<Export> exports = {
       {"--timeline", options.timeline,
        [&](const TextSink& sink) { write_timeline_csv(result.step, result.timeline, sink); }},
       {"--ops", options.ops, [&](const TextSink& sink) { write_ops_csv(result.step, result.timeline, sink); }},
+      {"--report", options.report,
+       [&](const TextSink& sink) { write_page(result.step, result.timeline, summary, sink); }},
+      {"--trace", options.trace, [&](const TextSink& sink) { write_trace(result.step, result.timeline, sink); }},
+      {"--timeline-json", options.timeline_json,
+       [&](const TextSink& sink) { write_timeline_json(result.step, result.timeline, sink); }},
+      {"--snapshot", options.snapshot,
+       [&](const TextSink& sink) { write_snapshot(result.step, result.timeline, sink); }},
       {"--plan-out", options.plan_out, [&](const TextSink& sink) { sink(write_plan(result.plan, result.outline)); }},
   };
   refuse_clashes(exports, options.json);
   result = run(scenario);
   ScenarioFacts facts = scenario_facts(scenario, result);
   facts.top = top;
-  const Summary summary = summarize(result.step, result.timeline, facts);
+  summary = summarize(result.step, result.timeline, facts);
 
   // Every file is complete before anything is shown, and nothing appears under its name before that.
   std::list<OutputFile> files;

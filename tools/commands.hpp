@@ -23,7 +23,7 @@ struct RunOptions {
   std::vector<std::string> sets;  // key.path=value, in order
   std::string budget;
   std::string top = "10";
-  std::string timeline, ops, plan_out;  // paths
+  std::string timeline, ops, plan_out, trace, timeline_json, snapshot, report;  // paths
   bool json = false;
   std::string chart = "sequence";
   bool ascii = false;

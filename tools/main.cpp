@@ -71,6 +71,11 @@ class CommandLine {
     command->add_flag("--json", run_.json, "Print the summary as JSON");
     command->add_option("--timeline", run_.timeline, "Write each allocation and free as CSV; '-' is stdout");
     command->add_option("--ops", run_.ops, "Write each op as CSV; '-' is stdout");
+    command->add_option("--report", run_.report, "Write a page for the browser: the tide, who is alive, who holds it");
+    command->add_option("--trace", run_.trace, "Write a trace for Perfetto or chrome://tracing (JSON)");
+    command->add_option("--timeline-json", run_.timeline_json,
+                        "Write the raw memory timeline of PyTorch's profiler (JSON)");
+    command->add_option("--snapshot", run_.snapshot, "Write a snapshot for PyTorch's memory viewer (pickle)");
     command->add_option("--plan-out", run_.plan_out, "Write the plan as YAML; '-' is stdout");
     command->add_option("--chart", run_.chart, "The chart's axis: sequence, time, or none for no chart")
         ->capture_default_str();

@@ -253,12 +253,16 @@ std::string phase_of_work(Phase phase, const std::string& op, const std::string&
 }
 
 std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& s) {
+  return held_by(step, timeline, s, peak_op(timeline));
+}
+
+std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& s, OpId now) {
   const StepStorage& storage = step.storages[s.storage];
   if (storage.category == Category::parameter) return "parameter";
   if (storage.category == Category::optimizer_state) return "optimizer state";
   if (s.next_reader != no_id) return next_use(step, timeline, s);
   const OpId freed_in = s.death_event ? timeline.events[*s.death_event].op() : no_id;
-  if (s.read_at_peak && freed_in == peak_op(timeline)) return "read by the running op";
+  if (s.read_at_peak && freed_in == now) return "read by the running op";
   if (storage.category == Category::input) return "input of the step";
   if (storage.category == Category::gradient) return "gradient, kept to the end of the step";
   if (freed_in != no_id) {

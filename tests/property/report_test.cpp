@@ -7,6 +7,7 @@
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/report/chart.hpp"
+#include "tidemark/report/holders.hpp"
 #include "tidemark/report/summary.hpp"
 
 using namespace tidemark;
@@ -121,5 +122,17 @@ TEST_CASE("any step: the chart's top row is reached in the peak's column and kee
     RC_ASSERT(chart.substr(first_end + 1, second_end - first_end - 1).find('#') != std::string::npos);
     for (std::size_t begin = 0, end = 0; (end = chart.find('\n', begin)) != std::string::npos; begin = end + 1)
       RC_ASSERT(end - begin <= static_cast<std::size_t>(width));
+  }));
+}
+
+// On a stream that lags, an op at its own events is past for the one and to come for the other.
+TEST_CASE("any step on one stream: who holds a tensor at the peak is what a look at the peak alone says") {
+  CHECK(rc::check([] {
+    const std::vector<Move> made = *moves(1, 2);
+    const Step step = with_phases(make_step(made, 2), made);
+    const Timeline timeline = simulate(step, {});
+    const Holders all = holders(step, timeline);
+    for (const PeakStorage& storage : peak_storages(step, timeline))
+      RC_ASSERT(holder_at(all, storage.storage, timeline.peak_event) == held_by(step, timeline, storage));
   }));
 }

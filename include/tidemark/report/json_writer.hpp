@@ -61,4 +61,7 @@ class JsonWriter {
 /// A text as a JSON string, in quotes; invalid UTF-8 becomes U+FFFD.
 std::string json_string(std::string_view text);
 
+/// A text as it is, invalid UTF-8 as U+FFFD.
+std::string valid_utf8(std::string_view text);
+
 }  // namespace tidemark

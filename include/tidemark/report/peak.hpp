@@ -37,6 +37,8 @@ std::string phase_of_work(Phase phase, const std::string& op, const std::string&
 /// Why it is alive, for a reader: "saved for backward of layers.3.mlp.gelu", "input of the recompute of layers.2",
 /// "parameter", "gradient until the optimizer", "read by the running op".
 std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage);
+/// The same at another moment, while op `now` runs: what `storage` says of the peak is said of that moment.
+std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage, OpId now);
 
 /// Which of these are first versions that only forward reads, and of which a recompute makes another: the policy gives
 /// them up before backward.

@@ -1,0 +1,96 @@
+// Brings the parts together, and listens to buttons and keys.
+
+function setTheme(theme) { document.documentElement.dataset.theme = theme; }
+
+function showLegend(model, tide, event) {
+  const kinds = model.categories.length;
+  document.getElementById('legend').replaceChildren(...[...tide.series].reverse().map(c => {
+    const key = make('span');
+    key.append(swatch(categoryColors[model.categories[c]]), model.categories[c] + ' ',
+               make('b', prettyBytes(model.count ? model.byCategory[event * kinds + c] : 0)));
+    return key;
+  }));
+}
+
+function showNow(model, tide, event) {
+  if (model.count === 0) return 'Nothing is allocated in this run.';
+  const what = model.isAlloc[event] ? 'allocates' : 'frees';
+  const id = model.eventStorage[event];
+  const parts = [`${prettyBytes(model.live[event])} (${grouped(model.live[event])} B) live`,
+                 `event ${grouped(event)}` + (model.timed ? ` at ${prettyTime(model.times[event])}` : ''),
+                 `step ${model.step(event)}`, `${model.work(event)} ${what} ${model.name(id)}`];
+  if (model.eventOp[event] < 0) parts[3] = `${model.name(id)} is there from the start`;
+  return (event === model.peak ? '▼ peak · ' : '') + parts.join(' · ') + (tide.held ? ' · cursor held, click to let go' : '');
+}
+
+function showPhaseKeys(model) {
+  const seen = new Set(model.ops.phase);
+  document.getElementById('phases').replaceChildren(...model.phases.flatMap((name, i) => {
+    if (!seen.has(i)) return [];
+    const key = make('span');
+    key.append(swatch(phaseColors[name]), name);
+    return [key];
+  }));
+}
+
+function main(model) {
+  showCards(model);
+  showCosts(model);
+  showTextbook(model);
+  showPhaseKeys(model);
+  const table = new LiveTable(model);
+  let lives = null;
+  const follow = event => {
+    table.show(event);
+    showLegend(model, tide, event);
+    document.getElementById('now').textContent = showNow(model, tide, event);
+    if (lives && lives.atCursor) lives.update(); else if (lives) lives.draw();
+  };
+  const tide = new Tide(model, follow, () => { if (lives) lives.update(); });
+  lives = new Lives(model, tide);
+  lives.update();
+  follow(model.peak);
+
+  const pressed = () => {
+    const press = (id, is) => document.getElementById(id).setAttribute('aria-pressed', is);
+    for (const axis of ['events', 'time']) press('axis-' + axis, tide.axis === axis);
+    press('lives-cursor', lives.atCursor);
+    press('lives-window', !lives.atCursor);
+  };
+  const setLives = atCursor => { lives.atCursor = atCursor; lives.update(); pressed(); };
+  const actions = {
+    'lives-cursor': () => setLives(true), 'lives-window': () => setLives(false),
+    'axis-events': () => { tide.setAxis('events'); pressed(); }, 'axis-time': () => { tide.setAxis('time'); pressed(); },
+    'zoom-in': () => tide.zoom(0.5), 'zoom-out': () => tide.zoom(2), 'zoom-all': () => tide.all(),
+    'to-peak': () => { tide.setCursor(model.peak); tide.reveal(); },
+    theme: () => {
+      setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+      tide.graph.updateOptions({gridLineColor: css('--line'), axisLineColor: css('--line')});
+      lives.draw();
+    },
+  };
+  for (const [id, act] of Object.entries(actions)) document.getElementById(id).addEventListener('click', act);
+  document.getElementById('axis-time').disabled = !model.timed;
+  pressed();
+
+  const move = by => { tide.setCursor(tide.cursor + by); tide.reveal(); };
+  const jump = () => Math.max(1, Math.round((model.eventAt(tide.window[1], tide.axis) - model.eventAt(tide.window[0], tide.axis)) / 100));
+  const keys = {
+    ArrowLeft: e => move(e.shiftKey ? -jump() : -1), ArrowRight: e => move(e.shiftKey ? jump() : 1),
+    Home: () => move(-model.count), End: () => move(model.count), p: actions['to-peak'], '+': actions['zoom-in'],
+    '=': actions['zoom-in'], '-': actions['zoom-out'], 0: actions['zoom-all'], e: actions['axis-events'],
+    m: actions['axis-time'], c: actions['lives-cursor'], w: actions['lives-window'], t: actions.theme,
+  };
+  document.addEventListener('keydown', e => {
+    if (e.ctrlKey || e.altKey || e.metaKey || e.target.tagName === 'INPUT' || e.target.closest('.scroll')) return;
+    const act = keys[e.key.length === 1 ? e.key.toLowerCase() : e.key];
+    if (!act) return;
+    e.preventDefault();
+    act(e);
+  });
+  Object.assign(tidemark, {model, tide, table, lives, ready: true});
+  document.documentElement.dataset.ready = 'yes';
+}
+
+setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+readData().then(data => main(new Model(data)));

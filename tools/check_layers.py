@@ -19,7 +19,7 @@ ROOMS = (
     ("Boost.Multiprecision", r"boost/multiprecision/", r"sim/formula/.*\.cpp"),
     ("fmt", r"fmt/", r"(sim|tools)/.*\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"sim/(report|input)/.*\.cpp"),
-    ("zlib", r"zlib\.h", r"sim/report/.*\.cpp"),
+    ("zlib", r"zlib\.h", r"sim/(report|input)/.*\.cpp"),
     ("yaml-cpp", r"yaml-cpp/", r"sim/input/"),
     ("fast-cpp-csv-parser", r"libfccp/", r"sim/input/.*\.cpp"),
     ("simdjson", r"simdjson", r"sim/input/.*\.cpp"),

@@ -23,11 +23,12 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
   warn_of_missing_rules();
 }
 
-/// Ops whose memory no rule knows: what the program says of them is all there is.
+/// Ops whose memory no rule knows: what the program says of them is all there is. One without operands only makes a
+/// tensor, which needs no rule.
 void ProgramLowering::warn_of_missing_rules() {
   std::map<std::string, int> counts;
   for (const ProgramOp& op : program_.ops)
-    if (op.kind == OpKind::custom)
+    if (op.kind == OpKind::custom && !op.inputs.empty())
       ++counts[op.attributes.implementation.empty() ? op.name : op.attributes.implementation];
   if (counts.empty()) return;
   std::string names;

@@ -38,6 +38,10 @@ void ProgramLowering::leave_region(const Turn& turn, const Turn* next) {
 /// checkpoint(): a copy of the generator's state, and the inputs held until the region has run backward.
 void ProgramLowering::begin_forward_region(std::int32_t r) {
   RegionState& state = region_state(r);
+  if (checkpointing_.preserve_rng && step_.ops.empty()) {  // the state must belong to an op, not to the start
+    emit_.begin_op(StepOp{}, "checkpoint");
+    emit_.compute({});
+  }
   if (checkpointing_.preserve_rng)
     state.rng = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
   for (const TensorId t : region(r).inputs) {

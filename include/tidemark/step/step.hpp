@@ -42,7 +42,7 @@ struct StepOp {
   std::int32_t micro_batch = 0;
   OpKind kind = OpKind::custom;  // whose measured cost applies; custom: none but the optimizer's
   bool is_backward = false;      // of that kind; the phase may be another: a backward that builds a forward again
-  bool has_time = false;  // `time` is given; else the device's duration of flops and bytes
+  bool has_time = false;         // `time` is given; else the device's duration of flops and bytes
   Nanos time;
   std::int64_t flops = 0;        // matrix products, 2 m n k; one op's fit in 63 bits, totals are kept in 128
   std::int64_t other_flops = 0;  // elementwise and reductions

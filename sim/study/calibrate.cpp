@@ -133,16 +133,20 @@ class Model {
   Column fit() {
     constexpr double near = 0.02;
     constexpr int rounds = 12;
-    Column x;
-    for (int round = 0; round < rounds; ++round) {
+    const Column target(weights_.size(), 1.0);
+    Column x = weighted();
+    for (int round = 1; round < rounds; ++round) {
+      reweigh(residual(columns_, target, x), near);
       x = weighted();
-      const Column left = residual(columns_, Column(weights_.size(), 1.0), x);
-      for (std::size_t i = 0; i < left.size(); ++i) weights_[i] = 1 / std::sqrt(std::max(std::abs(left[i]), near));
     }
     return x;
   }
 
  private:
+  void reweigh(const Column& left, double near) {
+    for (std::size_t i = 0; i < left.size(); ++i) weights_[i] = 1 / std::sqrt(std::max(std::abs(left[i]), near));
+  }
+
   Column weighted() const {
     std::vector<Column> columns = columns_;
     Column lengths;

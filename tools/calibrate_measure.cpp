@@ -128,7 +128,8 @@ class Candidates {
     held_out_ = held_out;
     const float *x = memory_.inputs[0], *w = memory_.inputs[1], *g = memory_.inputs[2], *bias = memory_.inputs[3];
     float *out = memory_.outputs[0], *gx = memory_.outputs[0], *gw = memory_.outputs[1], *gb = memory_.outputs[2];
-    for (const auto& [m, n, k] : shapes) {
+    for (const Shape& extents : shapes) {
+      const std::int64_t m = extents.m, n = extents.n, k = extents.k;
       const std::string shape = label({{"m", m}, {"n", n}, {"k", k}});
       const std::int64_t flops = kernels::multiply_flops(m, n, k);
       const std::int64_t moved = item * (m * k + k * n + m * n);
@@ -152,11 +153,12 @@ class Candidates {
     held_out_ = held_out;
     const float *q = memory_.inputs[0], *k = memory_.inputs[1], *s = memory_.inputs[2], *g = memory_.inputs[3];
     float *out = memory_.outputs[0], *ga = memory_.outputs[0], *gb = memory_.outputs[1];
-    for (const auto& [batch, n, d] : shapes) {
+    for (const Shape& extents : shapes) {
+      const std::int64_t batch = extents.m, n = extents.n, d = extents.k;
       const std::string shape = label({{"batch", batch}, {"rows", n}, {"d", d}});
       const std::int64_t flops = batch * kernels::multiply_flops(n, n, d);
       const std::int64_t moved = item * batch * (n * n + 2 * n * d);
-      const auto each = [batch = batch, n = n, d = d](const auto& one) {
+      const auto each = [batch, n, d](const auto& one) {
         for (std::int64_t i = 0; i < batch; ++i) one(i * n * n, i * n * d);
       };
       add("bmm", false, shape, flops, moved, [=] {
@@ -234,7 +236,7 @@ Nanos quantile(const std::vector<double>& sorted, double part) {
 
 std::vector<MeasuredOp> measure_ops(const MeasureOptions& options) {
   kernels::set_threads(1);
-  constexpr std::int64_t most_elements = 2048 * 1024;
+  constexpr std::int64_t most_elements = std::int64_t{2048} * 1024;
   Memory memory(most_elements);
   native::Machine machine;
   std::vector<Candidate> candidates = Candidates(memory).all();

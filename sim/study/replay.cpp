@@ -133,7 +133,7 @@ const std::vector<std::string> settings_worth_a_look = {"",
 ReplayTable replay(const ReplayRequest& request) {
   std::vector<std::string> confs = request.confs;
   if (request.all_settings) confs.insert(confs.begin(), settings_worth_a_look.begin(), settings_worth_a_look.end());
-  if (confs.empty()) confs.push_back("");
+  if (confs.empty()) confs.emplace_back();
   ReplayTable out;
   out.recording = request.recording;
   std::vector<Candidate> candidates;

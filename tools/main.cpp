@@ -146,7 +146,8 @@ class CommandLine {
   void add_replay() {
     CLI::App* command = add("replay", "Put a recorded run through PyTorch's allocator: exit 1 when out of memory.",
                             [this] { return replay_command(replay_); });
-    command->add_option("recording", replay_.recording, "Timeline or event CSV, or raw memory timeline; or gzipped")
+    command
+        ->add_option("recording", replay_.recording, "Timeline CSV; event CSV or raw memory timeline, gzipped or not")
         ->required();
     command->add_option("--conf", replay_.confs, "PYTORCH_CUDA_ALLOC_CONF to try; repeatable")
         ->expected(1)

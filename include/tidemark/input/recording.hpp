@@ -1,6 +1,6 @@
 /// What did a run allocate and free, as somebody recorded it?
 ///
-/// Formats, each plain or gzipped: our timeline CSV; the event CSV of HTA (t_us,addr,bytes,total_allocated,
+/// Formats: our timeline CSV, plain; and, plain or gzipped, the event CSV of HTA (t_us,addr,bytes,total_allocated,
 /// total_reserved; a negative size frees); the raw memory timeline of torch.profiler ([[t_ns, action, bytes,
 /// category], ...]), in which a freed block is the oldest of its size and category.
 #pragma once

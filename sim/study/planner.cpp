@@ -149,12 +149,8 @@ class Planning {
                  "--recompute-granularity full --recompute-method block --recompute-num-layers " + std::to_string(n));
   }
 
-  /// Chen et al. 2016: segments of sqrt(L), then the greedy rule over cut sizes (each block's saved bytes).
-  void chen() {
-    try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks", "");
-    for (int k = 1; k <= blocks_; ++k)
-      try_policy("chen", policy::Interval{k}, "greedy: segments of " + std::to_string(k) + " blocks", "");
-  }
+  /// Chen et al. 2016, segments of sqrt(L).
+  void chen() { try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks", ""); }
 
   void try_sequence(const std::string& method, const std::string& sequence) {
     Plan plan = evaluator_.plan_of(policy::Sequence{sequence});
@@ -186,12 +182,10 @@ class Planning {
   struct Level {
     std::string name;
     std::vector<OpChoice> choices;  // by op of a block
-    Flops recompute;                // one block's
-    Bytes freed;
     std::string megatron;
   };
 
-  /// What one block can give up, cheapest FLOPs a byte first.
+  /// What one block can give up.
   std::vector<Level> levels() const {
     const std::int32_t first = block_layers(evaluator_.model()).front();
     const std::size_t ops = evaluator_.model().layers[static_cast<std::size_t>(first)].ops.size();
@@ -213,7 +207,7 @@ class Planning {
       } catch (const InputError&) {
         continue;  // the pattern matches nothing in this model
       }
-      Level level{name, choices.ops[static_cast<std::size_t>(first)], {}, {}, ""};
+      Level level{name, choices.ops[static_cast<std::size_t>(first)], ""};
       if (level.choices.size() != ops) continue;
       if (name == "core_attn") level.megatron = "--recompute-granularity selective --recompute-modules core_attn";
       out.push_back(level);

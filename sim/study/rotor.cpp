@@ -44,7 +44,7 @@ class Table {
       return;
     }
     const Time target = least(i, l, m);
-    if (save_all(i, l, m) == target) {
+    if (save_all(i, l, m, forward_need(i, l, l)) == target) {
       append(out, "Fe", i);
       write(i + 1, l, m - saved(i + 1), out);
       append(out, "B", i);
@@ -105,14 +105,11 @@ class Table {
     return need;
   }
 
-  Time save_all(std::int64_t i, std::int64_t l, std::int64_t m) const {
+  /// `widest`: what the published variant demands of every branch, forward_need(i, l, l).
+  Time save_all(std::int64_t i, std::int64_t l, std::int64_t m, std::int64_t widest) const {
     const std::int64_t inner = m - saved(i + 1);
-    if (inner < 0) return never;
-    if (!tight_) {
-      if (m < forward_need(i, l, l)) return never;
-      return capped(least(i, i, m), least(i + 1, l, inner));
-    }
-    return m < own_need(i, l + 1) ? never : capped(own_time(i), least(i + 1, l, inner));
+    if (inner < 0 || m < (tight_ ? own_need(i, l + 1) : widest)) return never;
+    return capped(tight_ ? own_time(i) : least(i, i, m), least(i + 1, l, inner));
   }
   Time checkpoint(std::int64_t i, std::int64_t j, std::int64_t l, std::int64_t m) const {
     if (m < boundary(j) || m < forward_need(i, tight_ ? j : l, l)) return never;
@@ -135,13 +132,7 @@ class Table {
                    limit_ + 1 - from);
       need = std::max(need, boundary(l + 1) + boundary(j) + boundary(j + 1) + forward_workspace(j));
     }
-    for (std::int64_t m = 0; m <= limit_; ++m) best[m] = std::min({best[m], save_all_with(i, l, m, widest), never});
-  }
-  Time save_all_with(std::int64_t i, std::int64_t l, std::int64_t m, std::int64_t widest) const {
-    const std::int64_t inner = m - saved(i + 1);
-    if (inner < 0 || (!tight_ && m < widest)) return never;
-    if (!tight_) return capped(least(i, i, m), least(i + 1, l, inner));
-    return m < own_need(i, l + 1) ? never : capped(own_time(i), least(i + 1, l, inner));
+    for (std::int64_t m = 0; m <= limit_; ++m) best[m] = std::min({best[m], save_all(i, l, m, widest), never});
   }
 
   const ChainCosts& costs_;

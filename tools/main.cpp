@@ -147,7 +147,7 @@ class CommandLine {
     CLI::App* command = add("replay", "Put a recorded run through PyTorch's allocator: exit 1 when out of memory.",
                             [this] { return replay_command(replay_); });
     command
-        ->add_option("recording", replay_.recording, "Timeline CSV; event CSV or raw memory timeline, gzipped or not")
+        ->add_option("recording", replay_.recording, "Timeline CSV; or, gzipped or not: event CSV, raw memory timeline, Chrome trace, memory snapshot")
         ->required();
     command->add_option("--conf", replay_.confs, "PYTORCH_CUDA_ALLOC_CONF to try; repeatable")
         ->expected(1)

@@ -16,7 +16,7 @@ namespace {
 /// A file for the time of one test.
 class Recording {
  public:
-  explicit Recording(const std::string& text) { std::ofstream(path_) << text; }
+  explicit Recording(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
   ~Recording() { std::remove(path_.c_str()); }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -63,13 +63,26 @@ TEST_CASE("recording: a fault names its row") {
       {"too few cells", header + "0,a0\n",
        "recording_test.tmp:2: error: expected t_us,addr,bytes,total_allocated,total_reserved"},
       {"another file", "a,b\n",
-       "recording_test.tmp:1: error: expected a timeline CSV, an event CSV (t_us,addr,bytes,...), or a raw memory "
-       "timeline (JSON)"},
+       "recording_test.tmp:1: error: expected a timeline CSV, an event CSV (t_us,addr,bytes,...), a raw memory "
+       "timeline "
+       "or Chrome trace (JSON), or a memory snapshot (pickle)"},
+      {"an empty file", "",
+       "recording_test.tmp:1: error: expected a timeline CSV, an event CSV (t_us,addr,bytes,...), a raw memory "
+       "timeline "
+       "or Chrome trace (JSON), or a memory snapshot (pickle)"},
       {"a good raw timeline", "[[-1,1,8,7],[0,2,8,4],[1,3,-8,4],[1,3,8,0],[2,4,-8,0],[3,4,-8,7]]", ""},
       {"raw: a free of nothing", "[[0,2,8,4],[1,4,-8,5]]",
        "recording_test.tmp:2: error: no block of 8 bytes and category 5 is alive"},
       {"raw: an unknown action", "[[0,5,8,4]]", "recording_test.tmp:1: error: unknown action 5"},
       {"raw: a negative size", "[[0,2,-8,4]]", "recording_test.tmp:1: error: -8 bytes"},
+      {"raw: half of a change", "[[0,2,8,4],[1,3,8,0]]",
+       "recording_test.tmp:2: error: a change without its first half"},
+      {"raw: cut off", "[[0,2,8,4],[1,", "recording_test.tmp:2: error: the JSON is cut off after this event"},
+      {"raw: cut off between events", "[[0,2,8,4]",
+       "recording_test.tmp:1: error: the JSON is cut off after this event"},
+      {"raw: two texts", "[[0,2,8,4]][]", "recording_test.tmp:1: error: text after the end"},
+      {"raw: nested", "[" + std::string(100, '[') + std::string(100, ']') + "]",
+       "recording_test.tmp:1: error: nested too deep"},
       {"raw: another shape", "[[0,2,8]]",
        "recording_test.tmp:1: error: expected events [t_ns, action, bytes, category]"},
   };
@@ -77,7 +90,6 @@ TEST_CASE("recording: a fault names its row") {
     CAPTURE(c.name);
     CHECK(error_of(c.text) == c.error);
   }
-  CHECK(error_of("[[0,2,8,4],[1,").starts_with("recording_test.tmp:2: error: the JSON is damaged or cut off"));
 }
 
 // level, from 100 before the recording: 140 | 100 | 140 | 100: two tides

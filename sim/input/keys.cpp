@@ -64,7 +64,8 @@ Block profile_block() {
                Type::choice,
                "ideal; pytorch-cuda for transformer and program",
                "Fills the four axes below.",
-               {"ideal", "reference", "pytorch-1.13-cpu", "pytorch-2.6-cpu", "pytorch-cuda", "megatron"}},
+               {"ideal", "reference", "pytorch-1.13-cpu", "pytorch-2.6-cpu", "pytorch-cuda", "megatron", "torchtitan",
+                "llm.c"}},
               {"runtime",
                Type::choice,
                "the preset's",
@@ -79,12 +80,12 @@ Block profile_block() {
                Type::choice,
                "the preset's",
                "Which ops a layer is made of.",
-               {"reference", "huggingface", "megatron", "torchtitan"}},
+               {"reference", "huggingface", "megatron", "torchtitan", "llm.c"}},
               {"loop",
                Type::choice,
                "the preset's",
                "Who holds what between micro-batches and steps.",
-               {"plain", "huggingface", "megatron"}},
+               {"plain", "huggingface", "megatron", "torchtitan"}},
           }};
 }
 

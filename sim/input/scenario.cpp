@@ -85,10 +85,7 @@ class ScenarioReader {
     profile = *find_profile(out_.family == "transformer" || out_.family == "program" ? "pytorch-cuda" : "ideal");
     const auto map = sub("profile");
     if (!map) return;
-    if (const auto preset = map->optional("preset")) {
-      refuse_unavailable(*preset, profile_names(false));
-      profile = *find_profile(choice(*preset));
-    }
+    if (const auto preset = map->optional("preset")) profile = *find_profile(choice(*preset));
     profile.runtime = map->get("runtime", choice, profile.runtime);
     profile.kernels = map->get("kernels", choice, profile.kernels);
     profile.model_code = map->get("model_code", choice, profile.model_code);

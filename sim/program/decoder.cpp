@@ -11,16 +11,17 @@
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, ModelCode>, 4> codes = {{{"reference", ModelCode::reference},
+constexpr std::array<std::pair<std::string_view, ModelCode>, 5> codes = {{{"reference", ModelCode::reference},
                                                                           {"huggingface", ModelCode::huggingface},
                                                                           {"megatron", ModelCode::megatron},
-                                                                          {"torchtitan", ModelCode::torchtitan}}};
+                                                                          {"torchtitan", ModelCode::torchtitan},
+                                                                          {"llm.c", ModelCode::reference}}};
 
 ModelCode find_code(const std::string& name) {
   for (const auto& [known, code] : codes)
     if (known == name) return code;
   throw InputError("transformer: unknown model_code '" + name +
-                   "'; known are reference, huggingface, megatron, torchtitan");
+                   "'; known are reference, huggingface, megatron, torchtitan, llm.c");
 }
 
 /// All heads side by side; as small as `check_positive` asks of every size.

@@ -20,6 +20,7 @@ Step lower_model(const MlpSpec& spec, const Plan& plan, const Scenario& scenario
 }
 
 Step lower_model(const TransformerSpec& spec, const Plan& plan, const Scenario& scenario) {
+  if (scenario.training.profile.model_code == "llm.c") return lower_llmc(spec, plan, scenario.training);
   return lower(make_transformer(spec, scenario.training), plan, scenario.training);
 }
 

@@ -102,7 +102,7 @@ std::int64_t allocated_rise(const Step& step) {
 }
 
 constexpr std::int64_t ci_parameters = 64'109'568;
-const std::string ci_runs = "tests/oracle/data/megatron_gpt_runs.csv";
+const std::string ci_runs = "tests/data/megatron_gpt_runs.csv";
 
 }  // namespace
 

@@ -170,13 +170,9 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:2:23: error: 'capacity' is for kind 'cuda_caching'"},
       {"a split size that PyTorch refuses", chain + "allocator: {kind: cuda_caching, max_split_size_mb: 20}",
        "s.yaml:2:52: error: 'max_split_size_mb' must be a whole number above 20, not '20'"},
-      {"a profile of later", gpt2 + "profile: torchtitan",
-       "s.yaml:2:10: error: 'preset' 'torchtitan' is not available yet; available are: ideal, reference, "
-       "pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
-       "megatron"},
       {"an unknown profile", gpt2 + "profile: pytorch_cuda",
        "s.yaml:2:10: error: 'preset' must be one of ideal, reference, pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
-       "megatron, not 'pytorch_cuda'; did "
+       "megatron, torchtitan, llm.c, not 'pytorch_cuda'; did "
        "you mean 'pytorch-cuda'?"},
       {"ranks of later", chain + "parallel: {tensor: 2}",
        "s.yaml:2:11: error: 'parallel' is not available yet; leave it out, or write {}"},

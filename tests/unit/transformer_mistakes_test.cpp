@@ -40,8 +40,8 @@ TEST_CASE("decoders: mistakes are named") {
          m.head_dim = 3;
        },
        "rotary positions need an even head_dim, not 3"},
-      {"code", [](TransformerSpec&, Training& how) { how.profile.model_code = "llm.c"; },
-       "unknown model_code 'llm.c'; known are reference, huggingface, megatron, torchtitan"},
+      {"code", [](TransformerSpec&, Training& how) { how.profile.model_code = "jax"; },
+       "unknown model_code 'jax'; known are reference, huggingface, megatron, torchtitan, llm.c"},
       {"convention", [](TransformerSpec& m, Training&) { m.flops_convention = "mlperf"; },
        "unknown flops_convention 'mlperf'; known are palm, torchtitan, megatron"},
   };

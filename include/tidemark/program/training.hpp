@@ -21,10 +21,8 @@ struct Profile {
   std::string loop = "plain";            // plain, huggingface, megatron, torchtitan
   friend bool operator==(const Profile&, const Profile&) = default;
 };
-/// The preset of that name; nothing when there is none, or none whose rules exist yet.
+/// The preset of that name; nothing when there is none.
 std::optional<Profile> find_profile(std::string_view preset);
-/// The presets that can be used, or those that are named in the design but have no rules yet.
-std::vector<std::string> profile_names(bool available);
 
 struct DTypes {
   DType parameters = DType::float32;

@@ -6,6 +6,7 @@
 #include "tidemark/program/mlp.hpp"
 #include "tidemark/program/program.hpp"
 #include "tidemark/program/training.hpp"
+#include "tidemark/program/transformer.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
@@ -17,6 +18,10 @@ Step lower(const Program& program, const Plan& plan, const Training& training);
 /// The seed's NumPy program as it is written, with no autograd: reference counts, the pre-activation built again in
 /// every layer's backward. Throws InputError for plans, styles and loops that it does not have.
 Step lower_reference(const MlpSpec& spec, const Plan& plan, const Training& training);
+
+/// llm.c's arrays, which are never freed. Throws InputError for what llm.c cannot do: another model, dropout, a policy
+/// that it has no flag for, a vocabulary that it would pad.
+Step lower_llmc(const TransformerSpec& spec, const Plan& plan, const Training& training);
 
 /// Published counting rules; docs/memory-model.md has them.
 enum class Convention : std::uint8_t { framework, rotor, revolve, checkmate, dtr };

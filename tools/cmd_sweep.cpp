@@ -21,10 +21,13 @@ void on_interrupt(int) { interrupted.store(true); }
 /// Rate and remaining time on one line that is written over; only on a terminal.
 class Progress {
  public:
-  void show(std::int64_t done, std::int64_t all) {
+  /// What an earlier sweep did says nothing of the rate.
+  void show(std::int64_t done, std::int64_t all, std::int64_t before) {
     if (isatty(STDERR_FILENO) == 0) return;
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+    if (done < all && seconds < shown_ + 0.1) return;
+    shown_ = seconds;
+    const double rate = seconds > 0 ? static_cast<double>(done - before) / seconds : 0;
     const double left = rate > 0 ? static_cast<double>(all - done) / rate : 0;
     std::fprintf(stderr, "\r%lld of %lld points, %.0f/s, %.0f s left ", static_cast<long long>(done),
                  static_cast<long long>(all), rate, left);
@@ -34,36 +37,44 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
+  double shown_ = -1;  // seconds after the start
 };
 
-int number_of_jobs(const std::string& text) {
-  int value = 0;
+std::int64_t whole_number(const std::string& option, const std::string& text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1024)
-    throw InputError("--jobs must be a whole number of threads, not '" + text + "'");
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw InputError(option + " must be a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+                     ", not '" + text + "'");
   return value;
 }
 
 }  // namespace
 
 int sweep_command(const SweepCommandOptions& options) {
-  const int jobs = number_of_jobs(options.jobs);
+  SweepOptions settings;
+  settings.jobs = static_cast<int>(whole_number("--jobs", options.jobs, 0, 1024));
+  settings.verify = whole_number("--verify", options.verify, 0, max_points);
+  if (!options.limit.empty()) settings.limit = whole_number("--limit", options.limit, 1, max_points);
+  if (options.resume && options.out == "-") throw InputError("--resume needs --out, the CSV to go on from");
+  if (options.resume) settings.resume = options.out;
+  settings.stop = &interrupted;
+  Progress progress;
+  settings.progress = [&](std::int64_t done, std::int64_t all, std::int64_t before) {
+    progress.show(done, all, before);
+  };
   const Study study = read_study(options.study, options.vary);
   OutputFile file(options.out);
-  Progress progress;
   std::signal(SIGINT, on_interrupt);
-  const SweepOutcome outcome =
-      sweep(study,
-            {.jobs = jobs,
-             .stop = &interrupted,
-             .progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all); }},
-            [&](std::string_view text) { file.write(text); });
+  std::signal(SIGTERM, on_interrupt);
+  const SweepOutcome outcome = sweep(study, settings, [&](std::string_view text) { file.write(text); });
   std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   file.commit();
-  if (outcome.done < outcome.points)
-    std::fprintf(stderr, "stopped: %lld of %lld points are written\n", static_cast<long long>(outcome.done),
-                 static_cast<long long>(outcome.points));
-  return outcome.failed == 0 && outcome.done == outcome.points ? exit_yes : exit_no;
+  if (!outcome.whole)
+    std::fprintf(stderr, "stopped: %lld rows are written%s\n", static_cast<long long>(outcome.rows),
+                 options.out == "-" ? "" : "; --resume goes on from them");
+  return outcome.failed == 0 && outcome.whole ? exit_yes : exit_no;
 }
 
 }  // namespace tidemark::cli

@@ -44,7 +44,10 @@ struct SweepCommandOptions {
   std::string study;
   std::vector<std::string> vary;
   std::string jobs = "0";  // threads; 0 is one a core
+  std::string limit;       // rows at most; "" is all
+  std::string verify = "4";
   std::string out = "-";
+  bool resume = false;
 };
 [[nodiscard]] int sweep_command(const SweepCommandOptions& options);
 

@@ -87,11 +87,17 @@ class CommandLine {
                             [this] { return sweep_command(sweep_); });
     command->add_option("study", sweep_.study, "A scenario (YAML) with a 'sweep' block, or any scenario with --vary")
         ->required();
-    command->add_option("--vary", sweep_.vary, "An axis: key.path=1..36, =[a, b], =1..64 x2; repeatable")
+    command
+        ->add_option("--vary", sweep_.vary,
+                     "An axis: key.path=1..36, =[a, b], ='1..64 x2', ='{subsets: [a, b]}'; repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     command->add_option("--jobs", sweep_.jobs, "Threads; 0 is one a core")->capture_default_str();
+    command->add_option("--limit", sweep_.limit, "The first so many points only");
+    command->add_option("--verify", sweep_.verify, "Composed rows, drawn at random, to simulate in full as well")
+        ->capture_default_str();
     command->add_option("--out", sweep_.out, "The CSV; '-' is stdout")->capture_default_str();
+    command->add_flag("--resume", sweep_.resume, "Go on from the rows that --out holds");
   }
 
   void add_plan() {

@@ -138,11 +138,23 @@ Json definitions() {
   return out;
 }
 
+/// A scenario with this block is a study: `tidemark sweep` reads it, `run` does not.
+Json sweep_block() {
+  Json zip = one_or_many({{"type", "object"}});
+  zip["description"] = "Axes that move together.";
+  Json where = one_or_many({{"type", "string"}});
+  where["description"] = "Conditions on the points.";
+  return {{"type", "object"},
+          {"description", "Of a study: key paths of this scenario and the values each takes."},
+          {"properties", {{"zip", zip}, {"where", where}}}};
+}
+
 }  // namespace
 
 std::string scenario_schema() {
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "Tidemark scenario"}};
   schema.update(block_object(block("scenario")));
+  schema["properties"]["sweep"] = sweep_block();
   schema["$defs"] = definitions();
   return schema.dump(2) + "\n";
 }

@@ -1,104 +1,15 @@
 #include "tidemark/input/study_file.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <numeric>
 #include <utility>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/base/units.hpp"
-#include "tidemark/input/keys.hpp"
-#include "tidemark/input/quantities.hpp"
 #include "tidemark/input/settings.hpp"
-#include "tidemark/input/yaml_map.hpp"
 
 namespace tidemark {
 namespace {
-
-constexpr std::size_t max_axis_values = 10'000'000;
-
-[[noreturn]] void bad_range(const SourceLoc& where, const std::string& text) {
-  throw InputError(where, "'" + text + "' must be a range such as 1..36, 8..64 by 8 or 1..64 x2");
-}
-
-/// Numbers of "A..B", "A..B by S", "A..B xF"; nothing where the text is no range.
-std::optional<std::vector<std::string>> range(const std::string& text, const SourceLoc& where) {
-  const std::size_t dots = text.find("..");
-  if (dots == std::string::npos || dots == 0 || text[0] < '0' || text[0] > '9') return std::nullopt;
-  std::string last = text.substr(dots + 2), rule;
-  if (const std::size_t space = last.find(' '); space != std::string::npos) {
-    rule = last.substr(space + 1);
-    last = last.substr(0, space);
-  }
-  const auto from = parse_whole(text.substr(0, dots)), to = parse_whole(last);
-  std::optional<std::int64_t> step = 1;
-  const bool grows = rule.starts_with("x");
-  if (grows) step = parse_whole(rule.substr(1));
-  if (rule.starts_with("by ")) step = parse_whole(rule.substr(3));
-  const bool known_rule = rule.empty() || grows || rule.starts_with("by ");
-  if (!from || !to || !step || !known_rule || *from > *to || *step < (grows ? 2 : 1) || (grows && *from == 0))
-    bad_range(where, text);
-  std::vector<std::string> out;
-  std::int64_t value = *from;
-  while (value <= *to && out.size() <= max_axis_values) {
-    out.push_back(std::to_string(value));
-    const auto next = grows ? checked_product(value, *step) : checked_sum(value, *step);
-    if (!next) break;
-    value = *next;
-  }
-  if (out.size() > max_axis_values) throw InputError(where, "'" + text + "' has more than ten million values");
-  return out;
-}
-
-/// A node as the text that stands for it.
-std::string flow(const DocNode& node) {
-  switch (node.kind) {
-    case DocNode::Kind::null:
-      return "null";
-    case DocNode::Kind::scalar:
-      return node.quoted ? "'" + node.text + "'" : node.text;
-    case DocNode::Kind::list: {
-      std::string out = "[";
-      for (std::size_t i = 0; i < node.items.size(); ++i) out += (i == 0 ? "" : ", ") + flow(*node.items[i]);
-      return out + "]";
-    }
-    case DocNode::Kind::map: {
-      std::string out = "{";
-      for (std::size_t i = 0; i < node.entries.size(); ++i)
-        out += (i == 0 ? "" : ", ") + flow(*node.entries[i].key) + ": " + flow(*node.entries[i].value);
-      return out + "}";
-    }
-  }
-  return "";
-}
-
-std::vector<std::string> values_of(const DocNode& node) {
-  if (node.kind == DocNode::Kind::list) {
-    std::vector<std::string> out;
-    for (const DocPtr& item : node.items) out.push_back(flow(*item));
-    return out;
-  }
-  if (node.kind == DocNode::Kind::scalar)
-    if (auto numbers = range(node.text, node.where())) return *numbers;
-  return {flow(node)};
-}
-
-/// An axis must name a key that some block of a scenario knows: a misspelt one would fail at every point.
-void check_key(const std::string& key, const SourceLoc& where) {
-  std::vector<std::string> known;
-  for (const Block& block : blocks())
-    for (const Key& entry : block.keys) known.emplace_back(entry.name);
-  std::size_t begin = 0;
-  while (begin <= key.size()) {
-    const std::size_t dot = std::min(key.find('.', begin), key.size());
-    const std::string part = key.substr(begin, dot - begin);
-    if (std::ranges::find(known, part) == known.end()) {
-      const std::string near = nearest_name(part, known);
-      throw InputError(where, "no key of a scenario is called '" + part + "'" +
-                                  (near.empty() ? "" : "; did you mean '" + near + "'?"));
-    }
-    begin = dot + 1;
-  }
-}
 
 DocPtr without_sweep(const DocPtr& document) {
   auto out = std::make_shared<DocNode>(*document);
@@ -106,47 +17,174 @@ DocPtr without_sweep(const DocPtr& document) {
   return out;
 }
 
-}  // namespace
+/// Collects axes in the order written, and what binds them.
+class StudyReader {
+ public:
+  explicit StudyReader(Study& out) : out_(out) {}
 
-Axis parse_axis(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw InputError("--vary needs key.path=values, such as policy.interval=1..36, not '" + text + "'");
-  const std::string values = text.substr(equals + 1);
-  const DocPtr node = parse_yaml(values.empty() ? "[]" : values, {"--vary " + text, ""});
-  return {text.substr(0, equals), values_of(*node)};
+  void read_block(const DocNode& sweep) {
+    if (sweep.kind != DocNode::Kind::map)
+      throw InputError(sweep.where(), "'sweep' must be a map from key paths to values, not " + shown(sweep));
+    for (const DocEntry& entry : sweep.entries) {
+      if (entry.key->text == "zip") {
+        read_zips(entry.value);
+      } else if (entry.key->text == "where") {
+        conditions_ = entry.value;
+      } else {
+        out_.dimensions.push_back({add_axis(entry)});
+      }
+    }
+  }
+
+  void vary(const std::string& text) {
+    Axis axis = parse_axis(text);
+    const SourceLoc where{"--vary " + text};
+    if (axis.values.empty()) throw InputError(where, "no values to sweep");
+    const auto same = std::ranges::find(out_.axes, axis.key, &Axis::key);
+    if (same != out_.axes.end()) {
+      *same = std::move(axis);
+      return;
+    }
+    out_.dimensions.push_back({out_.axes.size()});
+    places_.push_back(where);
+    out_.axes.push_back(std::move(axis));
+  }
+
+  void finish() {
+    std::vector<std::string> keys;
+    for (const Axis& axis : out_.axes) keys.push_back(axis.key);
+    for (std::size_t i = 0; i < keys.size(); ++i) check_axis_key(keys[i], places_[i], *out_.scenario, keys);
+    for (const auto& together : out_.dimensions)
+      for (const std::size_t i : together) check_zipped(out_.axes[together.front()], out_.axes[i], places_[i]);
+    if (conditions_) read_conditions(keys);
+  }
+
+ private:
+  std::size_t add_axis(const DocEntry& entry) {
+    Axis axis{entry.key->text, axis_values(*entry.value)};
+    if (axis.values.empty()) throw InputError(entry.value->where(), "'" + axis.key + "' has no values to sweep");
+    if (std::ranges::find(out_.axes, axis.key, &Axis::key) != out_.axes.end())
+      throw InputError(entry.key->where(), "'" + axis.key + "' is swept twice");
+    out_.axes.push_back(std::move(axis));
+    places_.push_back(entry.key->where());
+    return out_.axes.size() - 1;
+  }
+
+  /// One map of axes, or a list of such maps.
+  void read_zips(const DocPtr& node) {
+    const std::vector<DocPtr> zips = node->kind == DocNode::Kind::list ? node->items : std::vector<DocPtr>{node};
+    for (const DocPtr& zip : zips) {
+      if (zip->kind != DocNode::Kind::map || zip->entries.empty())
+        throw InputError(zip->where(), "'zip' must be a map from key paths to values, not " + shown(*zip));
+      std::vector<std::size_t> together;
+      for (const DocEntry& entry : zip->entries) together.push_back(add_axis(entry));
+      out_.dimensions.push_back(std::move(together));
+    }
+  }
+
+  static void check_zipped(const Axis& first, const Axis& other, const SourceLoc& where) {
+    if (first.values.size() != other.values.size())
+      throw InputError(where, "'" + other.key + "' has " + std::to_string(other.values.size()) + " values and '" +
+                                  first.key + "' " + std::to_string(first.values.size()) +
+                                  "; expected as many of each in a zip");
+  }
+
+  void read_conditions(const std::vector<std::string>& keys) {
+    const bool many = conditions_->kind == DocNode::Kind::list;
+    for (const DocPtr& line : many ? conditions_->items : std::vector<DocPtr>{conditions_}) {
+      if (line->kind != DocNode::Kind::scalar)
+        throw InputError(line->where(), "'where' must be a condition or a list of them, not " + shown(*line));
+      out_.conditions.push_back(parse_condition(line->text, line->where(), [&](const std::string& word) {
+        return std::ranges::find(keys, word) != keys.end();
+      }));
+    }
+  }
+
+  Study& out_;
+  std::vector<SourceLoc> places_;  // by axis: where its key stands
+  DocPtr conditions_;
+};
+
+std::size_t length(const Study& study, const std::vector<std::size_t>& together) {
+  return study.axes[together.front()].values.size();
 }
+
+/// A plain value that the scenario itself gives.
+std::optional<std::string> given(const DocPtr& scenario, const std::string& key) {
+  DocPtr node = scenario;
+  for (std::size_t begin = 0; begin <= key.size() && node;) {
+    const std::size_t dot = std::min(key.find('.', begin), key.size());
+    if (begin > 0) node = expanded(node, key.substr(0, begin - 1));
+    node = node->kind == DocNode::Kind::map ? node->find(key.substr(begin, dot - begin)) : nullptr;
+    begin = dot + 1;
+  }
+  if (!node || node->kind != DocNode::Kind::scalar) return std::nullopt;
+  return node->text;
+}
+
+}  // namespace
 
 Study read_study(const std::string& path, const std::vector<std::string>& vary) {
   const DocPtr document = read_yaml(path, "a study (YAML)");
-  Study out{without_sweep(document), path, {}};
-  if (const DocPtr sweep = document->find("sweep")) {
-    if (sweep->kind != DocNode::Kind::map)
-      throw InputError(sweep->where(), "'sweep' must be a map from key paths to values, not " + shown(*sweep));
-    for (const DocEntry& entry : sweep->entries) {
-      Axis axis{entry.key->text, values_of(*entry.value)};
-      if (axis.values.empty()) throw InputError(entry.value->where(), "'" + axis.key + "' has no values to sweep");
-      check_key(axis.key, entry.key->where());
-      out.axes.push_back(std::move(axis));
-    }
-  }
-  for (const std::string& text : vary) {
-    Axis axis = parse_axis(text);
-    check_key(axis.key, {"--vary " + text});
-    if (axis.values.empty()) throw InputError({"--vary " + text}, "no values to sweep");
-    const auto same = std::ranges::find(out.axes, axis.key, &Axis::key);
-    if (same == out.axes.end())
-      out.axes.push_back(std::move(axis));
-    else
-      *same = std::move(axis);
-  }
+  Study out;
+  out.scenario = without_sweep(document);
+  out.file = path;
+  StudyReader reader(out);
+  if (const DocPtr sweep = document->find("sweep")) reader.read_block(*sweep);
+  for (const std::string& text : vary) reader.vary(text);
+  reader.finish();
   if (out.axes.empty()) throw InputError({path}, "nothing to sweep: give a 'sweep' block or --vary key=values");
   return out;
 }
 
+std::optional<std::int64_t> grid_size(const Study& study) {
+  std::optional<std::int64_t> places = 1;
+  for (const auto& together : study.dimensions)
+    if (places) places = checked_product(*places, static_cast<std::int64_t>(length(study, together)));
+  return places;
+}
+
+std::vector<std::size_t> choices_at(const Study& study, std::int64_t index) {
+  std::vector<std::size_t> out(study.axes.size());
+  for (std::size_t d = study.dimensions.size(); d-- > 0;) {
+    const auto count = static_cast<std::int64_t>(length(study, study.dimensions[d]));
+    for (const std::size_t axis : study.dimensions[d]) out[axis] = static_cast<std::size_t>(index % count);
+    index /= count;
+  }
+  return out;
+}
+
+std::vector<std::string> values_at(const Study& study, std::int64_t index) {
+  const std::vector<std::size_t> choices = choices_at(study, index);
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < choices.size(); ++i) out.push_back(study.axes[i].values[choices[i]]);
+  return out;
+}
+
+std::vector<std::size_t> setting_order(const Study& study) {
+  std::vector<std::size_t> order(study.axes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_partition(order, [&](std::size_t i) {
+    const std::string& key = study.axes[i].key;
+    return key.find('.') == std::string::npos || key.ends_with(".kind");
+  });
+  return order;
+}
+
+bool is_wanted(const Study& study, std::int64_t index) {
+  if (study.conditions.empty()) return true;
+  const std::vector<std::size_t> choices = choices_at(study, index);
+  const auto value_of = [&](const std::string& key) -> std::optional<std::string> {
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      if (study.axes[i].key == key) return study.axes[i].values[choices[i]];
+    return given(study.scenario, key);
+  };
+  return std::ranges::all_of(study.conditions, [&](const Condition& condition) { return holds(condition, value_of); });
+}
+
 Scenario scenario_at(const Study& study, const std::vector<std::string>& values) {
   DocPtr document = study.scenario;
-  for (std::size_t i = 0; i < study.axes.size(); ++i) {
+  for (const std::size_t i : setting_order(study)) {
     const std::string& key = study.axes[i].key;
     document = with_value(document, key, values[i], key + "=" + values[i]);
   }

@@ -13,6 +13,7 @@
 #include "tidemark/input/document.hpp"
 #include "tidemark/input/keys.hpp"
 #include "tidemark/input/scenario.hpp"
+#include "tidemark/input/study_file.hpp"
 
 using namespace tidemark;
 
@@ -100,7 +101,8 @@ TEST_CASE("schema: every key of every block stands in it, with its meaning") {
     const DocPtr object = block.name == "scenario" ? schema : schema->find("$defs")->find(name);
     REQUIRE(object != nullptr);
     const DocPtr properties = object->find("properties");
-    CHECK(properties->entries.size() == block.keys.size());
+    const std::size_t sweep = block.name == "scenario" ? 1 : 0;  // a study's block, which no scenario has
+    CHECK(properties->entries.size() == block.keys.size() + sweep);
     for (const Key& key : block.keys) CHECK(properties->find(key.name)->find("description")->text == key.meaning);
   }
 }
@@ -117,6 +119,23 @@ TEST_CASE("schema: accepts every scenario of the repository") {
     ++count;
   }
   CHECK(count > 0);
+}
+
+TEST_CASE("schema: accepts every study of the repository") {
+  const Validator schema = validator();
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("scenarios/studies")) {
+    const std::string path = entry.path().string();
+    CAPTURE(path);
+    CHECK(schema.accepts(read_yaml(path, "a study (YAML)")));
+    CHECK_NOTHROW(read_study(path, {}));
+    ++count;
+  }
+  CHECK(count > 0);
+  const std::string chain = "model: {family: chain, layers: 3}\n";
+  CHECK(accepts(chain + "sweep: {steps: 1..3, zip: [{budget: [1MB]}], where: [steps > 1]}"));
+  CHECK_FALSE(accepts(chain + "sweep: 3"));
+  CHECK_FALSE(accepts(chain + "sweep: {zip: 3}"));
 }
 
 TEST_CASE("schema: what it accepts and refuses") {

@@ -6,7 +6,10 @@ What can be seen in the file alone is checked everywhere; what needs a browser, 
 Usage: page_test.py PROGRAM
 """
 import base64
+import collections
+import csv
 import html
+import itertools
 import json
 import pathlib
 import re
@@ -31,10 +34,30 @@ PROBE = r"""
   const out = {errors: tidemark.errors, faults: []};
   const expect = (is, what) => { if (!is) out.faults.push(what); };
   try {
-    const {model, tide, table, lives} = tidemark;
+    const {models, overlay, tide, table, lives} = tidemark, model = tide.model;
     const sum = row => row.slice(1).reduce((a, b) => a + b, 0);
     const level = (low, high) => Math.max(0, ...tide.rows().filter(r => r[0] >= low && r[0] <= high).map(sum));
     const highest = () => model.count ? model.live.reduce((a, b) => Math.max(a, b), 0) : 0;
+    // A column of the picture is as high as its highest event. So no slice hides an event of its own, and none shows
+    // more than the events up to a column away.
+    const hidden = axis => {
+      const rows = tide.rows(), [low, high] = tide.window, slices = 40, column = (high - low) / tide.graph.getArea().w;
+      const levels = Array.from({length: model.count}, (_, event) => [model.x(event, axis), model.live[event]]);
+      const drawn = rows.map(row => [row[0], sum(row)]);
+      const top = (list, from, to) => {
+        let highest = 0, before = 0;
+        for (const [x, level] of list) {
+          if (x < from) before = level; else if (x <= to) highest = Math.max(highest, level);
+        }
+        return Math.max(highest, before);
+      };
+      for (let k = 0; k < slices; ++k) {
+        const from = low + k * (high - low) / slices, to = low + (k + 1) * (high - low) / slices;
+        expect(top(drawn, from - column, to + column) >= top(levels, from, to), `${axis}: ${from} to ${to} hides an event`);
+        if (k === 0 || k === slices - 1) continue;  // beyond the window's ends columns are wider
+        expect(top(drawn, from, to) <= top(levels, from - 2 * column, to + 2 * column), `${axis}: ${from} to ${to} invents one`);
+      }
+    };
     out.peak = model.count ? model.live[model.peak] : 0;
     expect(out.peak === highest(), 'the marked peak is not the highest level');
     out.held = model.summary.peak_tensors.map(t => [t.tensor, t.held_by]);
@@ -45,6 +68,7 @@ PROBE = r"""
       if (axis === 'time' && !model.timed) continue;
       tide.setAxis(axis);
       tide.all();
+      hidden(axis);
       const [start, end] = model.extent(axis);
       expect(level(start, end) === out.peak, `${axis}: the whole picture's top is ${level(start, end)}`);
       const xs = tide.rows().map(r => r[0]);
@@ -53,6 +77,7 @@ PROBE = r"""
         const x = model.count ? model.x(model.peak, axis) : 0, half = part * (end - start) / 2;
         tide.setWindow(x - half, x + half);
         expect(level(...tide.window) === out.peak, `${axis}: zoomed to ${part} the top is ${level(...tide.window)}`);
+        hidden(axis);
       }
       tide.all();
       const box = tide.host.getBoundingClientRect(), area = tide.graph.getArea();
@@ -75,7 +100,30 @@ PROBE = r"""
       }
       expect(model.count < 10 || seen.size > 1, 'the cursor does not move');
     }
-    const key = (name, more = {}) => document.dispatchEvent(new KeyboardEvent('keydown', {key: name, bubbles: true, ...more}));
+    const key = (name) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key: name, bubbles: true}));
+    out.runs = [];
+    for (let i = 0; i < models.length && models.length > 1; ++i) {
+      key(String(i + 1));
+      await frame();
+      expect(overlay.chosen === i && tide.model === models[i] && table.model === models[i], `key ${i + 1} does not show run ${i}`);
+      tide.setAxis('events');
+      tide.all();
+      const differences = {};
+      for (const axis of ['events', 'time']) {
+        tide.setAxis(axis);
+        tide.all();
+        differences[axis] = models.map((_, k) => k === i ? [0, 0] : overlay.differences(k, tide.window, axis, 900)
+          .reduce((a, b) => [Math.min(a[0], b[0]), Math.max(a[1], b[1])], [0, 0]));
+      }
+      tide.setAxis('events');
+      tide.setCursor(Math.floor(models[i].count / 2));
+      const cell = (k, at) => document.querySelectorAll('#runs tr')[k + 1].cells[at].textContent;
+      expect(cell(i, 6) === prettyBytes(models[i].live[tide.cursor]), 'the level at the cursor in the table of runs');
+      const ids = models[i].liveSet(tide.cursor, 1);
+      expect(document.querySelector('#live tbody tr').cells[0].textContent === models[i].name(ids[0]), 'the table of the shown run');
+      out.runs.push({label: models[i].label, peak: models[i].live[models[i].peak], measured: models[i].measured, differences});
+    }
+    if (models.length > 1) tidemark.choose(0);
     if (model.count > 1) {
       tide.host.focus();
       tide.host.dispatchEvent(new KeyboardEvent('keydown', {key: 'Home', bubbles: true}));
@@ -106,25 +154,47 @@ PROBE = r"""
 </body>"""
 
 
-def data_of(page):
-    """The data a page carries."""
-    found = re.search(r'<script type="text/plain" id="data" data-encoding="(\w+)">(.*?)</script>', page, re.DOTALL)
-    text = found[2]
-    if found[1] == "deflate":
-        text = zlib.decompress(base64.b64decode(text, validate=True))
-    return json.loads(text)
+def runs_of(page):
+    """The runs a page carries: their heads, with the columns in place ("events.what": [...])."""
+    data = zlib.decompress(base64.b64decode(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1], validate=True))
+    parts, runs = [], []
+    while data:
+        length = int.from_bytes(data[:4], "little")
+        parts.append(data[4:4 + length])
+        data = data[4 + length:]
+    for head, columns in zip(parts[::2], parts[1::2]):
+        run_data, numbers = json.loads(head), leb128(columns)
+        for name, count in run_data["columns"]:
+            run_data[name] = list(itertools.accumulate(itertools.islice(numbers, count)))
+        if next(numbers, None) is not None:
+            raise ValueError("bytes after the last column")
+        runs.append(run_data)
+    return runs
+
+
+def leb128(data):
+    """Numbers of seven bits a byte, the lowest first, zigzag."""
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield -(value + 1) // 2 if value % 2 else value // 2
+            value = shift = 0
 
 
 def file_problem(page, peak):
     """What can be said against the file without a browser."""
-    data = data_of(page)
-    live = highest = 0
-    for what in data["events"]["what"]:
-        live += (1 if what > 0 else -1) * data["storages"]["bytes"][abs(what) - 1]
+    data = runs_of(page)[0]
+    live = highest = born = 0
+    sizes = data["storages.bytes"]
+    for what in data["events.what"]:
+        live += -sizes[born - what] if what else sizes[born]
+        born += what == 0
         highest = max(highest, live)
     if highest != peak or data["summary"]["peak_bytes"] != peak:
         return f"the events' peak is {highest}, the summary's {data['summary']['peak_bytes']}, the run's {peak}"
-    if len(data["holders"]["count"]) != len(data["storages"]["bytes"]):
+    if len(data["holders.count"]) != len(sizes):
         return "not every storage has holders"
     if re.search(r'(src|href)\s*=|@import|url\(', page[:page.index("<script")]):
         return "the page asks for another file"
@@ -153,6 +223,61 @@ def browser_problem(found, peak):
     return "" if found["held"] == found["shown"] else f"held by: {found['shown']}, but the summary {found['held']}"
 
 
+def levels_of(path):
+    """(time, live) of a timeline CSV."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return [(int(row["time_ns"]), int(row["live_bytes"])) for row in csv.DictReader(file)]
+
+
+def differences(shown, other):
+    """How far `other` is above `shown`, least and most: event by event, and at each instant (its end, and its crest)."""
+    by_event = [b - a for (_, a), (_, b) in zip(shown, other)]
+    by_time, a, b = [], 0, 0
+    at = collections.defaultdict(lambda: ([], []))
+    for side, events in enumerate((shown, other)):
+        for time, level in events:
+            at[time][side].append(level)
+    for time in sorted(at):
+        tops = max([a, *at[time][0]]), max([b, *at[time][1]])
+        a, b = (at[time][0] or [a])[-1], (at[time][1] or [b])[-1]
+        by_time += [b - a, tops[1] - tops[0]]
+    return [[min(0, *values), max(0, *values)] for values in (by_event, by_time)]
+
+
+def overlay_problem(found, runs):
+    """Each run's peak, and its differences to each other where both have the same events."""
+    if [(r["label"], r["measured"], r["peak"]) for r in found["runs"]] != [r[:3] for r in runs]:
+        return f"the runs are {[(r['label'], r['measured'], r['peak']) for r in found['runs']]}"
+    for shown, (*_, levels) in zip(found["runs"], runs):
+        for k, (label, *_, other) in enumerate(runs):
+            by_event, by_time = differences(levels, other)
+            if shown["differences"]["time"][k] != by_time:
+                return f"{label} − {shown['label']} in time: {shown['differences']['time'][k]}, not {by_time}"
+            if len(levels) == len(other) and shown["differences"]["events"][k] != by_event:
+                return f"{label} − {shown['label']} by event: {shown['differences']['events'][k]}, not {by_event}"
+    return ""
+
+
+def overlay_cases(program, chromium, folder, tally):
+    """A run over itself as a measured file, over more sequences (the same events), over another policy."""
+    scenario, runs = ROOT / "scenarios/gpt2-small-every-3.yaml", []
+    for label, measured in {"gpt2-small-every-3": False, "batch.size=9": False, "policy=none": False, "t.csv": True}.items():
+        words = ["--set", label] if "=" in label else []
+        path = folder / (f"{len(runs)}.csv" if not measured else "0.csv")
+        if not measured:
+            run([program, "run", scenario, *words, "--timeline", path], cwd=folder)
+        levels = levels_of(path)
+        runs.append((label, measured, max(level for _, level in levels), levels))
+    (folder / "0.csv").rename(folder / "t.csv")
+    words = [w for label, *_ in runs[1:] for w in ("--report-with", label)]
+    code, _, err = run([program, "run", scenario, "--report", folder / "page.html", *words], cwd=folder)
+    tally.case("an overlay is written", err.decode() if code else "")
+    if code or not chromium:
+        return
+    found = in_browser(chromium, (folder / "page.html").read_text("utf-8"), folder)
+    tally.case("an overlay in a browser", browser_problem(found, runs[0][2]) or overlay_problem(found, runs))
+
+
 def main():
     program, tally = pathlib.Path(sys.argv[1]).resolve(), Tally()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -176,6 +301,7 @@ def main():
             tally.case(f"{name}: the file", file_problem(page, peak))
             if chromium:
                 tally.case(f"{name}: in a browser", browser_problem(in_browser(chromium, page, folder), peak))
+        overlay_cases(program, chromium, folder, tally)
     tally.finish()
 
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "run_report.hpp"
 #include "terminal.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/plan_file.hpp"
@@ -24,21 +25,6 @@
 
 namespace tidemark::cli {
 namespace {
-
-/// A scenario file, or a model's config and flags. Beside a file the flags are short for --set, which goes after them.
-Scenario scenario_of(const RunOptions& options) {
-  if (options.scenario.empty() == options.config.empty())
-    throw InputError(options.scenario.empty() ? "run needs a scenario file, or --config FILE"
-                                              : "run takes a scenario file or --config, not both");
-  if (options.scenario.empty())
-    return scenario_from_config({options.config, options.batch, options.sequence, options.policy}, options.sets);
-  std::vector<std::string> sets;
-  if (!options.batch.empty()) sets.push_back("batch.size=" + options.batch);
-  if (!options.sequence.empty()) sets.push_back("batch.sequence=" + options.sequence);
-  if (!options.policy.empty()) sets.push_back("policy=" + options.policy);
-  sets.insert(sets.end(), options.sets.begin(), options.sets.end());
-  return read_scenario(options.scenario, sets);
-}
 
 std::size_t number_of_tensors(const std::string& text) {
   std::size_t value = 0;
@@ -91,17 +77,22 @@ int run_command(const RunOptions& options) {
     if (!scenario.budget)
       throw InputError("--budget must be a size with a unit, such as 40GiB, not '" + options.budget + "'");
   }
+  if (!options.report_with.empty() && options.report.empty())
+    throw InputError("--report-with goes into a page: it needs --report F.html");
+  if (options.report_with.size() >= most_page_runs)
+    throw InputError("a page shows at most " + std::to_string(most_page_runs) + " runs: --report-with can stand " +
+                     std::to_string(most_page_runs - 1) + " times");
   const std::size_t top = number_of_tensors(options.top);
   if (options.chart != "none") axis_of(options.chart);
 
   Run result;
   Summary summary;
+  std::vector<OtherRun> others;
   const std::vector<Export> exports = {
       {"--timeline", options.timeline,
        [&](const TextSink& sink) { write_timeline_csv(result.step, result.timeline, sink); }},
       {"--ops", options.ops, [&](const TextSink& sink) { write_ops_csv(result.step, result.timeline, sink); }},
-      {"--report", options.report,
-       [&](const TextSink& sink) { write_page(result.step, result.timeline, summary, sink); }},
+      {"--report", options.report, [&](const TextSink& sink) { write_report(summary, result, others, sink); }},
       {"--trace", options.trace, [&](const TextSink& sink) { write_trace(result.step, result.timeline, sink); }},
       {"--timeline-json", options.timeline_json,
        [&](const TextSink& sink) { write_timeline_json(result.step, result.timeline, sink); }},
@@ -114,6 +105,7 @@ int run_command(const RunOptions& options) {
   ScenarioFacts facts = scenario_facts(scenario, result);
   facts.top = top;
   summary = summarize(result.step, result.timeline, facts);
+  for (const std::string& other : options.report_with) others.push_back(other_run(options, other));
 
   // Every file is complete before anything is shown, and nothing appears under its name before that.
   std::list<OutputFile> files;

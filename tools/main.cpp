@@ -72,6 +72,11 @@ class CommandLine {
     command->add_option("--timeline", run_.timeline, "Write each allocation and free as CSV; '-' is stdout");
     command->add_option("--ops", run_.ops, "Write each op as CSV; '-' is stdout");
     command->add_option("--report", run_.report, "Write a page for the browser: the tide, who is alive, who holds it");
+    command
+        ->add_option("--report-with", run_.report_with,
+                     "Lay another run over it: a setting (policy=none), a scenario, a timeline CSV; up to 3")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     command->add_option("--trace", run_.trace, "Write a trace for Perfetto or chrome://tracing (JSON)");
     command->add_option("--timeline-json", run_.timeline_json,
                         "Write the raw memory timeline of PyTorch's profiler (JSON)");

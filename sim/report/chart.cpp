@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tidemark/report/peak.hpp"
+#include "tidemark/report/holding.hpp"
 
 namespace tidemark {
 namespace {

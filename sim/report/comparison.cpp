@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "tidemark/report/holding.hpp"
 #include "tidemark/report/text.hpp"
 
 namespace tidemark {

@@ -4,9 +4,6 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <unordered_map>
-
-#include "tidemark/report/peak.hpp"
 
 namespace tidemark {
 namespace {
@@ -91,18 +88,23 @@ class Finder {
   }
 
   void add(const PeakStorage& storage, std::size_t from, OpId now) {
-    const std::string text = held_by(step_, timeline_, storage, now);
-    const auto [found, is_new] = ids_.try_emplace(text, static_cast<std::uint32_t>(out_.texts.size()));
-    if (is_new) out_.texts.push_back(text);
-    if (out_.list.size() > out_.first.back() && out_.list.back().text == found->second) return;
-    out_.list.push_back({static_cast<std::uint32_t>(from), found->second});
+    const HoldReason reason = hold_reason(step_, timeline_, storage, now);
+    if (out_.list.size() > out_.first.back() && reads_alike(out_.list.back().reason, reason)) return;
+    out_.list.push_back({static_cast<std::uint32_t>(from), reason});
+  }
+
+  /// The same sentence.
+  bool reads_alike(const HoldReason& a, const HoldReason& b) const {
+    if (a.hold != b.hold || a.op == no_id || a.op == b.op) return a.hold == b.hold;
+    const StepOp& x = step_.ops[a.op];
+    const StepOp& y = step_.ops[b.op];
+    return x.layer == y.layer && x.phase == y.phase && (x.name == y.name || to_text(step_, a) == to_text(step_, b));
   }
 
   const Step& step_;
   const Timeline& timeline_;
   Readers readers_;
   std::vector<std::size_t> begun_;
-  std::unordered_map<std::string, std::uint32_t> ids_;
   Holders out_;
 };
 
@@ -110,11 +112,11 @@ class Finder {
 
 Holders holders(const Step& step, const Timeline& timeline) { return Finder(step, timeline).find(); }
 
-const std::string& holder_at(const Holders& holders, StorageId storage, std::size_t event) {
+std::string holder_at(const Step& step, const Holders& holders, StorageId storage, std::size_t event) {
   const auto begin = holders.list.begin() + holders.first[storage];
   const auto after = std::upper_bound(begin + 1, holders.list.begin() + holders.first[storage + 1], event,
                                       [](std::size_t at, const Holder& holder) { return at < holder.from_event; });
-  return holders.texts[std::prev(after)->text];
+  return to_text(step, std::prev(after)->reason);
 }
 
 }  // namespace tidemark

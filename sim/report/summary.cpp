@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tidemark/base/errors.hpp"
+#include "tidemark/report/holding.hpp"
 
 namespace tidemark {
 namespace {

@@ -1,4 +1,5 @@
 #include "tidemark/report/text.hpp"
+#include "tidemark/report/holding.hpp"
 
 #include <fmt/format.h>
 

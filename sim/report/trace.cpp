@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "text_buffer.hpp"
-#include "tidemark/report/peak.hpp"
+#include "tidemark/report/holding.hpp"
 
 namespace tidemark {
 namespace {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tidemark/report/holding.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/study/compare.hpp"
 

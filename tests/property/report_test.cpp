@@ -8,6 +8,7 @@
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/report/chart.hpp"
 #include "tidemark/report/holders.hpp"
+#include "tidemark/report/holding.hpp"
 #include "tidemark/report/summary.hpp"
 
 using namespace tidemark;
@@ -133,6 +134,6 @@ TEST_CASE("any step on one stream: who holds a tensor at the peak is what a look
     const Timeline timeline = simulate(step, {});
     const Holders all = holders(step, timeline);
     for (const PeakStorage& storage : peak_storages(step, timeline))
-      RC_ASSERT(holder_at(all, storage.storage, timeline.peak_event) == held_by(step, timeline, storage));
+      RC_ASSERT(holder_at(step, all, storage.storage, timeline.peak_event) == held_by(step, timeline, storage));
   }));
 }

@@ -4,6 +4,7 @@
 
 #include "support/tide.hpp"
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/report/holding.hpp"
 #include "tidemark/report/peak.hpp"
 
 using namespace tidemark;
@@ -17,7 +18,7 @@ std::string life(const HandStep& made, const std::string& name) {
   std::string out;
   const StorageId id = made.id(name);
   for (std::uint32_t i = all.first[id]; i < all.first[id + 1]; ++i)
-    out += (out.empty() ? "" : "; ") + std::to_string(all.list[i].from_event) + " " + all.texts[all.list[i].text];
+    out += (out.empty() ? "" : "; ") + std::to_string(all.list[i].from_event) + " " + to_text(made.step, all.list[i].reason);
   return out;
 }
 
@@ -56,5 +57,5 @@ TEST_CASE("holders: at the peak they are what the summary says") {
   const Timeline timeline = simulate(made.step, {});
   const Holders all = holders(made.step, timeline);
   for (const PeakStorage& storage : peak_storages(made.step, timeline))
-    CHECK(holder_at(all, storage.storage, timeline.peak_event) == held_by(made.step, timeline, storage));
+    CHECK(holder_at(made.step, all, storage.storage, timeline.peak_event) == held_by(made.step, timeline, storage));
 }

@@ -1,4 +1,5 @@
 #include "tidemark/report/peak.hpp"
+#include "tidemark/report/holding.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tidemark/engine/timeline.hpp"
+#include "tidemark/report/holding.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
@@ -13,14 +14,13 @@ namespace tidemark {
 /// From this event on (or from the birth, when that is later) a storage is held for this reason.
 struct Holder {
   std::uint32_t from_event = 0;
-  std::uint32_t text = 0;  // index into Holders::texts
+  HoldReason reason;
   friend bool operator==(const Holder&, const Holder&) = default;
 };
 
-/// In `held_by`'s words. The holders of storage s are list[first[s]] up to list[first[s + 1]], ascending; a storage
+/// The holders of storage s are list[first[s]] up to list[first[s + 1]], ascending; a storage
 /// that is never allocated has none.
 struct Holders {
-  std::vector<std::string> texts;
   std::vector<Holder> list;
   std::vector<std::uint32_t> first;  // one more than there are storages
 };
@@ -29,6 +29,6 @@ struct Holders {
 Holders holders(const Step& step, const Timeline& timeline);
 
 /// The holder after an event at which the storage is alive.
-const std::string& holder_at(const Holders& holders, StorageId storage, std::size_t event);
+std::string holder_at(const Step& step, const Holders& holders, StorageId storage, std::size_t event);
 
 }  // namespace tidemark

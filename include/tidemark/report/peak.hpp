@@ -1,4 +1,4 @@
-/// What is the peak made of, who holds each tensor, and how far would the peak fall without it?
+/// What is the peak made of, and how far would it fall without each tensor?
 #pragma once
 
 #include <optional>
@@ -29,16 +29,6 @@ std::vector<PeakStorage> peak_storages(const Step& step, const Timeline& timelin
 /// By how many bytes the peak of the whole timeline falls when a storage is not there: exact, from the highest level
 /// outside its lifetime. One answer for each of `storages`, in two scans of the events.
 std::vector<Bytes> peak_drops(const Timeline& timeline, const Step& step, const std::vector<PeakStorage>& storages);
-
-/// What runs, for a reader: "backward of layers.3.mlp.gelu"; "backward of layer 3 (B3)" where the op's name does not
-/// begin with its layer's.
-std::string phase_of_work(Phase phase, const std::string& op, const std::string& layer);
-
-/// Why it is alive, for a reader: "saved for backward of layers.3.mlp.gelu", "input of the recompute of layers.2",
-/// "parameter", "gradient until the optimizer", "read by the running op".
-std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage);
-/// The same at another moment, while op `now` runs: what `storage` says of the peak is said of that moment.
-std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage, OpId now);
 
 /// Which of these are first versions that only forward reads, and of which a recompute makes another: the policy gives
 /// them up before backward.

@@ -2,8 +2,7 @@
 // window.
 
 class Lives {
-  constructor(model, tide) {
-    this.model = model;
+  constructor(tide) {
     this.tide = tide;
     this.most = 400;
     this.atCursor = true;
@@ -22,7 +21,7 @@ class Lives {
   }
 
   update() {
-    const {model, tide} = this, [low, high] = tide.window;
+    const {tide} = this, {model} = tide, [low, high] = tide.window;
     const first = Math.max(model.eventAt(low, tide.axis), 0), last = Math.max(model.eventAt(high, tide.axis), 0);
     const wanted = this.atCursor ? id => model.isAlive(id, tide.cursor)
                                  : id => model.birth[id] <= last && model.death[id] > first;
@@ -35,20 +34,15 @@ class Lives {
   }
 
   draw() {
-    const {model, tide, host, canvas, rowHeight} = this;
-    const ratio = window.devicePixelRatio || 1, width = host.clientWidth;
+    const {tide, host, canvas, rowHeight} = this, {model} = tide;
+    const width = host.clientWidth;
     const height = Math.min(this.ids.length * rowHeight, 418);
     this.spacer.style.height = Math.max(0, this.ids.length * rowHeight - height) + 'px';
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    canvas.style.width = width + 'px';
-    canvas.style.height = height + 'px';
-    const context = canvas.getContext('2d');
-    context.scale(ratio, ratio);
+    const context = sharp(canvas, width, height);
     context.font = '11.5px system-ui, "DejaVu Sans", sans-serif';
     context.textBaseline = 'middle';
     const top = host.scrollTop, offset = host.getBoundingClientRect().left - tide.host.getBoundingClientRect().left + 1;
-    const place = event => tide.graph.toDomXCoord(event >= model.count ? model.extent(tide.axis)[1] : model.x(event, tide.axis)) - offset;
+    const place = event => tide.graph.toDomXCoord(event >= model.count ? tide.extent()[1] : model.x(event, tide.axis)) - offset;
     const area = tide.graph.getArea(), left = area.x - offset, right = left + area.w;
     for (let row = Math.floor(top / rowHeight); row < this.ids.length && row * rowHeight < top + height; ++row) {
       const id = this.ids[row], y = row * rowHeight - top;
@@ -65,10 +59,10 @@ class Lives {
       const text = model.name(id), space = context.measureText(text).width + 8;
       const after = to + space < right;
       context.textAlign = after || from - left < space ? 'left' : 'right';
-      if (!after && from - left < space) context.fillStyle = '#ffffff';
+      if (!after && from - left < space) context.fillStyle = inkOn(categoryColors[model.categories[model.storages.category[id]]]);
       context.fillText(text, after ? to + 5 : from - left < space ? from + 5 : from - 5, y + rowHeight / 2);
     }
-    const x = place(tide.cursor);
+    const x = tide.mark(tide.cursor) - offset;
     if (model.count === 0 || x < left || x > right) return;
     context.strokeStyle = css('--ink');
     context.setLineDash([3, 3]);
@@ -84,11 +78,11 @@ class Lives {
   pick(e) {
     const id = this.under(e);
     if (id === undefined) return;
-    this.tide.setCursor(this.model.birth[id]);
+    this.tide.setCursor(this.tide.model.birth[id]);
     this.tide.reveal();
   }
   title(id) {
-    const {model} = this;
+    const {model} = this.tide;
     return `${model.name(id)}\n${prettyBytes(model.storages.bytes[id])} ${model.categories[model.storages.category[id]]}` +
       `\n${model.layer(id)}\nclick: to its birth`;
   }

@@ -33,23 +33,39 @@ function showPhaseKeys(model) {
   }));
 }
 
-function main(model) {
-  showCards(model);
-  showCosts(model);
-  showTextbook(model);
-  showPhaseKeys(model);
-  const table = new LiveTable(model);
+function main(models) {
+  const overlay = new Overlay(models), table = new LiveTable(models[0]);
   let lives = null;
   const follow = event => {
     table.show(event);
-    showLegend(model, tide, event);
-    document.getElementById('now').textContent = showNow(model, tide, event);
+    runs.show(event, tide.axis);
+    showLegend(tide.model, tide, event);
+    document.getElementById('now').textContent = showNow(tide.model, tide, event);
     if (lives && lives.atCursor) lives.update(); else if (lives) lives.draw();
   };
-  const tide = new Tide(model, follow, () => { if (lives) lives.update(); });
-  lives = new Lives(model, tide);
+  const figures = model => {
+    showCards(model);
+    showCosts(model);
+    showTextbook(model);
+    showPhaseKeys(model);
+  };
+  // Another run, at the moment where the cursor stands.
+  const choose = i => {
+    if (i >= models.length || i === overlay.chosen) return;
+    const cursor = overlay.eventAt(i, tide.model.count ? tide.model.x(tide.cursor, tide.axis) : 0, tide.axis);
+    overlay.choose(i);
+    tide.take(models[i], Math.max(cursor, 0));
+    table.model = models[i];
+    figures(models[i]);
+    tide.refresh();
+    follow(tide.cursor);
+  };
+  const runs = new RunTable(overlay, choose);
+  const tide = new Tide(overlay, follow, () => { if (lives) lives.update(); });
+  lives = new Lives(tide);
+  figures(models[0]);
   lives.update();
-  follow(model.peak);
+  follow(tide.cursor);
 
   const pressed = () => {
     const press = (id, is) => document.getElementById(id).setAttribute('aria-pressed', is);
@@ -62,7 +78,7 @@ function main(model) {
     'lives-cursor': () => setLives(true), 'lives-window': () => setLives(false),
     'axis-events': () => { tide.setAxis('events'); pressed(); }, 'axis-time': () => { tide.setAxis('time'); pressed(); },
     'zoom-in': () => tide.zoom(0.5), 'zoom-out': () => tide.zoom(2), 'zoom-all': () => tide.all(),
-    'to-peak': () => { tide.setCursor(model.peak); tide.reveal(); },
+    'to-peak': () => { tide.setCursor(tide.model.peak); tide.reveal(); },
     theme: () => {
       setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
       tide.graph.updateOptions({gridLineColor: css('--line'), axisLineColor: css('--line')});
@@ -70,17 +86,19 @@ function main(model) {
     },
   };
   for (const [id, act] of Object.entries(actions)) document.getElementById(id).addEventListener('click', act);
-  document.getElementById('axis-time').disabled = !model.timed;
+  document.getElementById('axis-time').disabled = !tide.timed;
   pressed();
 
   const move = by => { tide.setCursor(tide.cursor + by); tide.reveal(); };
-  const jump = () => Math.max(1, Math.round((model.eventAt(tide.window[1], tide.axis) - model.eventAt(tide.window[0], tide.axis)) / 100));
+  const at = x => tide.model.eventAt(x, tide.axis);
+  const jump = () => Math.max(1, Math.round((at(tide.window[1]) - at(tide.window[0])) / 100));
   const keys = {
     ArrowLeft: e => move(e.shiftKey ? -jump() : -1), ArrowRight: e => move(e.shiftKey ? jump() : 1),
-    Home: () => move(-model.count), End: () => move(model.count), p: actions['to-peak'], '+': actions['zoom-in'],
+    Home: () => move(-tide.model.count), End: () => move(tide.model.count), p: actions['to-peak'], '+': actions['zoom-in'],
     '=': actions['zoom-in'], '-': actions['zoom-out'], 0: actions['zoom-all'], e: actions['axis-events'],
     m: actions['axis-time'], c: actions['lives-cursor'], w: actions['lives-window'], t: actions.theme,
   };
+  models.forEach((_, i) => { keys[i + 1] = () => choose(i); });
   document.addEventListener('keydown', e => {
     if (e.ctrlKey || e.altKey || e.metaKey || e.target.tagName === 'INPUT' || e.target.closest('.scroll')) return;
     const act = keys[e.key.length === 1 ? e.key.toLowerCase() : e.key];
@@ -88,9 +106,14 @@ function main(model) {
     e.preventDefault();
     act(e);
   });
-  Object.assign(tidemark, {model, tide, table, lives, ready: true});
+  Object.assign(tidemark, {models, overlay, runs, choose, tide, table, lives, ready: true});
   document.documentElement.dataset.ready = 'yes';
 }
 
 setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
-readData().then(data => main(new Model(data)));
+readBytes().then(bytes => {
+  const runs = parts(bytes);
+  const models = [];
+  for (let i = 0; i < runs.length; i += 2) models.push(new Model(readRun(runs[i], runs[i + 1])));
+  main(models);
+});

@@ -10,50 +10,88 @@ const failed = what => {
 window.addEventListener('error', e => failed(e.message));
 window.addEventListener('unhandledrejection', e => failed(e.reason && e.reason.stack || e.reason));
 
-async function readData() {
-  const node = document.getElementById('data');
-  let text = node.textContent;
-  if (node.dataset.encoding === 'deflate') {
-    const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
-    text = await new Response(stream).text();
-  }
-  return JSON.parse(text);
+// The data element's bytes: base64, deflated.
+async function readBytes() {
+  const data = await fetch('data:;base64,' + document.getElementById('data').textContent.trim());
+  const stream = data.body.pipeThrough(new DecompressionStream('deflate'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-function runningSums(deltas, Type) {
-  const out = new Type(deltas.length);
-  let sum = 0;
-  for (let i = 0; i < deltas.length; ++i) out[i] = sum += deltas[i];
+// Parts with their length before each, 4 bytes, the lowest first.
+function parts(bytes) {
+  const out = [], view = new DataView(bytes.buffer);
+  for (let at = 0; at < bytes.length;) {
+    const length = view.getUint32(at, true);
+    out.push(bytes.subarray(at + 4, at + 4 + length));
+    at += 4 + length;
+  }
   return out;
+}
+
+// A run's head, with its columns in place: {ops: {name: [...]}, ...}. Of each value its difference to the one before is
+// there, as a LEB128 number, zigzag.
+function readRun(head, bytes) {
+  const run = JSON.parse(new TextDecoder().decode(head));
+  let at = 0;
+  for (const [name, count] of run.columns) {
+    const out = new Float64Array(count);
+    let sum = 0;
+    for (let i = 0; i < count; ++i) {
+      let value = bytes[at++];
+      if (value > 127) {
+        value -= 128;
+        for (let scale = 128, more = true; more; scale *= 128) {
+          const byte = bytes[at++];
+          more = byte > 127;
+          value += (byte & 127) * scale;
+        }
+      }
+      out[i] = sum += value % 2 ? -(value + 1) / 2 : value / 2;
+    }
+    const [group, key] = name.split('.');
+    (run[group] ??= {})[key] = out;
+  }
+  return run;
 }
 
 class Model {
   constructor(data) {
-    Object.assign(this, data);  // summary, categories, phases, words, ops, storages, book, end
+    // label, measured, summary, categories, phases, holds, stems, words, ops, storages, book, end
+    Object.assign(this, data);
     this.count = data.events.what.length;
-    this.times = runningSums(data.events.time, Float64Array);
-    this.eventOp = runningSums(data.events.op, Int32Array);  // -1: before any op
+    this.times = data.events.time;
+    this.eventOp = data.events.op;  // -1: before any op
     this.peak = data.peak_event;
     this.timed = data.end > 0;
-    for (const name of ['name', 'layer', 'work']) this.ops[name] = runningSums(data.ops[name], Int32Array);
-    for (const name of ['start', 'end']) this.ops[name] = runningSums(data.ops[name], Float64Array);
-    for (const name of ['name', 'layer']) this.storages[name] = runningSums(data.storages[name], Int32Array);
-    this.textHead = runningSums(data.texts.head, Int32Array);
-    this.textTail = runningSums(data.texts.tail, Int32Array);
-    const {count, from, text} = data.holders;
-    const first = new Uint32Array(count.length + 1);
-    count.forEach((n, id) => { first[id + 1] = first[id] + n; });
-    this.holders = {first, from: runningSums(from, Int32Array), text: runningSums(text, Int32Array)};
+    const {count} = data.holders;
+    this.holders.first = new Uint32Array(count.length + 1);
+    count.forEach((n, id) => { this.holders.first[id + 1] = this.holders.first[id] + n; });
     const limit = data.summary.limit_bytes;
     this.limit = limit === null ? null : {bytes: limit, name: data.limit_name};
     this.follow(data.events.what);
-    this.bySize = Uint32Array.from(data.storages.bytes.keys());
-    const bytes = data.storages.bytes;
-    this.bySize.sort((a, b) => bytes[b] - bytes[a] || this.birth[a] - this.birth[b]);
+    this.bySize = this.sorted(data.storages.bytes);
   }
 
-  // Levels after each event, and each storage's birth and death.
+  // The largest first, then in the order of their births, in which they are numbered. Few sizes are distinct.
+  sorted(bytes) {
+    const place = new Map(), out = new Uint32Array(bytes.length);
+    for (const size of bytes) place.set(size, (place.get(size) ?? 0) + 1);
+    let before = 0;
+    for (const size of [...place.keys()].sort((a, b) => b - a)) {
+      const count = place.get(size);
+      place.set(size, before);
+      before += count;
+    }
+    bytes.forEach((size, id) => {
+      const at = place.get(size);
+      out[at] = id;
+      place.set(size, at + 1);
+    });
+    return out;
+  }
+
+  // Levels after each event, and each storage's birth and death. An alloc is of the next storage (0); a free says how
+  // many storages ago its own was born.
   follow(what) {
     const kinds = this.categories.length;
     const {bytes, category} = this.storages;
@@ -62,19 +100,19 @@ class Model {
     this.byCategory = new Float64Array(this.count * kinds);
     this.eventStorage = new Uint32Array(this.count);
     this.isAlloc = new Uint8Array(this.count);
-    this.birth = new Int32Array(bytes.length).fill(this.count);  // never, until it is
-    this.death = new Int32Array(bytes.length).fill(this.count);
+    this.birth = new Int32Array(bytes.length);
+    this.death = new Int32Array(bytes.length).fill(this.count);  // never, until it is
     const now = new Float64Array(kinds);
-    let total = 0, alive = 0;
+    let total = 0, alive = 0, born = 0;
     for (let i = 0; i < this.count; ++i) {
-      const id = Math.abs(what[i]) - 1, born = what[i] > 0, sign = born ? 1 : -1;
+      const allocates = what[i] === 0, id = allocates ? born++ : born - what[i], sign = allocates ? 1 : -1;
       this.eventStorage[i] = id;
-      this.isAlloc[i] = born ? 1 : 0;
-      if (born) this.birth[id] = i; else this.death[id] = i;
+      this.isAlloc[i] = allocates ? 1 : 0;
+      (allocates ? this.birth : this.death)[id] = i;
       now[category[id]] += sign * bytes[id];
       this.live[i] = total += sign * bytes[id];
       this.alive[i] = alive += sign;
-      this.byCategory.set(now, i * kinds);
+      for (let c = 0; c < kinds; ++c) this.byCategory[i * kinds + c] = now[c];
     }
   }
 
@@ -91,24 +129,44 @@ class Model {
     return out;
   }
 
-  // A sentence: "saved for backward of " and what.
-  text(i) { return this.words[this.textHead[i]] + this.words[this.textTail[i]]; }
-  name(id) { return this.words[this.storages.name[id]]; }
-  layer(id) { const layer = this.storages.layer[id]; return layer < 0 ? '' : this.words[layer]; }
-  opOfBirth(id) { const op = this.eventOp[this.birth[id]]; return op < 0 ? '' : this.words[this.ops.name[op]]; }
-  work(event) { const op = this.eventOp[event]; return op < 0 ? 'at the start' : this.text(this.ops.work[op]); }
+  // A name; "layers.12.mlp" stands there as its stem, "layers." and ".mlp" with U+0000 between them, and 12.
+  word(i) {
+    if (i < 0) return '';
+    const stem = this.stems[this.words.stem[i]], number = this.words.number[i];
+    return number < 0 ? stem : stem.replace('\0', number);
+  }
+  name(id) { return this.word(this.storages.name[id]); }
+  layer(id) { return this.word(this.storages.layer[id]); }
+  opName(op) { return this.word(this.ops.name[op]); }
+  opOfBirth(id) { const op = this.eventOp[this.birth[id]]; return op < 0 ? '' : this.opName(op); }
+
+  // What an op does: "backward of layers.3.mlp.gelu"; "backward of layer 3 (B3)" where its name says less.
+  phaseOfWork(op) {
+    const phase = this.phases[this.ops.phase[op]], name = this.opName(op), layer = this.word(this.ops.layer[op]);
+    if (name.startsWith(phase)) return name;
+    return name.startsWith(layer) ? `${phase} of ${name}` : `${phase} of ${layerText(layer)} (${name})`;
+  }
+  // An op's name, or its layer where that says more; its layer, or the name where there is none.
+  workName(op) {
+    const name = this.opName(op), layer = this.word(this.ops.layer[op]);
+    return name.startsWith(layer) ? name : layerText(layer);
+  }
+  layerOrOp(op) { return this.ops.layer[op] < 0 ? this.opName(op) : layerText(this.word(this.ops.layer[op])); }
+  work(event) { const op = this.eventOp[event]; return op < 0 ? 'at the start' : this.phaseOfWork(op); }
   phase(event) { const op = this.eventOp[event]; return op < 0 ? 0 : this.ops.phase[op]; }
   step(event) { const op = this.eventOp[event]; return op < 0 ? 0 : this.ops.step[op]; }
 
   // Why a storage is alive after an event.
   heldBy(id, event) {
-    const {from, text, first} = this.holders;
+    const {from, hold, op, first} = this.holders;
     let low = first[id], high = first[id + 1] - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
       if (from[middle] <= event) low = middle; else high = middle - 1;
     }
-    return this.text(text[low]);
+    const [text, subject] = this.holds[hold[low]];
+    if (subject === 0) return text;
+    return text + (subject === 1 ? this.workName(op[low]) : subject === 2 ? this.layerOrOp(op[low]) : this.phaseOfWork(op[low]));
   }
 
   // Where an event stands on an axis, and the last event at or before a place (-1: none).
@@ -145,6 +203,9 @@ const prettyTime = n => scaled(n, ['ns', 'us', 'ms', 's'], 1000);
 const grouped = n => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 const percent = x => (100 * x).toFixed(1) + ' %';
 
+// A layer known by its number alone needs the word.
+const layerText = layer => /^[0-9]+$/.test(layer) ? 'layer ' + layer : layer;
+
 function make(tag, text = '', className = '') {
   const node = document.createElement(tag);
   if (text !== '') node.textContent = text;
@@ -162,3 +223,21 @@ const phaseColors = {
   initial: '#8a94a0', forward: '#4d9de0', loss: '#e0a800', recompute: '#ff8c42', backward: '#b86adf',
   optimizer: '#3bb273', communication: '#e15554', offload: '#7768ae',
 };
+
+// A canvas as sharp as the screen, cleared.
+function sharp(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.width = width + 'px';
+  canvas.style.height = height + 'px';
+  const context = canvas.getContext('2d');
+  context.scale(ratio, ratio);
+  return context;
+}
+
+// Ink that can be read on a colour.
+function inkOn(color) {
+  const [r, g, b] = [1, 3, 5].map(i => parseInt(color.slice(i, i + 2), 16));
+  return 0.299 * r + 0.587 * g + 0.114 * b > 145 ? '#10202c' : '#ffffff';
+}

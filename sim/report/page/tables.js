@@ -6,14 +6,14 @@ class LiveTable {
     this.event = model.peak;
     this.most = 200;
     this.columns = [
-      {name: 'tensor', value: id => model.name(id)},
-      {name: 'op', value: id => model.opOfBirth(id) || '(at the start)', show: (op, id) => this.within(op, id)},
-      {name: 'layer', value: id => model.layer(id)},
-      {name: 'category', value: id => model.categories[model.storages.category[id]]},
-      {name: 'bytes', value: id => model.storages.bytes[id], number: true, show: grouped},
-      {name: 'birth', value: id => model.birth[id], number: true, show: event => this.when(event)},
-      {name: 'death', value: id => model.death[id], number: true, show: event => this.when(event)},
-      {name: 'held by', value: id => model.heldBy(id, this.event), show: (text, id) => text.replace(`of ${model.layer(id)}.`, 'of ')},
+      {name: 'tensor', value: id => this.model.name(id)},
+      {name: 'op', value: id => this.model.opOfBirth(id) || '(at the start)', show: (op, id) => this.within(op, id)},
+      {name: 'layer', value: id => this.model.layer(id)},
+      {name: 'category', value: id => this.model.categories[this.model.storages.category[id]]},
+      {name: 'bytes', value: id => this.model.storages.bytes[id], number: true, show: grouped},
+      {name: 'birth', value: id => this.model.birth[id], number: true, show: event => this.when(event)},
+      {name: 'death', value: id => this.model.death[id], number: true, show: event => this.when(event)},
+      {name: 'held by', value: id => this.model.heldBy(id, this.event), show: (text, id) => text.replace(`of ${this.model.layer(id)}.`, 'of ')},
     ];
     this.sort = {column: this.columns[4], up: false};
     this.body = document.querySelector('#live tbody');
@@ -94,14 +94,15 @@ class LiveTable {
 function showCards(model) {
   const {summary} = model, last = summary.steps[summary.steps.length - 1];
   const cards = document.getElementById('cards');
+  cards.replaceChildren();
   const card = (name, figure, note, className = '') => {
     const box = cards.appendChild(make('div', '', 'card'));
     box.append(make('span', name, 'name'), make('b', figure, className), make('span', note));
   };
   document.getElementById('scenario').textContent = summary.scenario || 'Tidemark';
   document.getElementById('profile').textContent =
-    ['profile ' + summary.profile.preset, summary.parameters === null ? '' : grouped(summary.parameters) + ' parameters',
-     `${grouped(summary.steps.length)} steps`, `${grouped(summary.ops)} ops`,
+    [model.measured ? 'measured' : 'profile ' + summary.profile.preset, summary.parameters === null ? '' : grouped(summary.parameters) + ' parameters',
+     `${grouped(summary.steps.length)} step${summary.steps.length === 1 ? '' : 's'}`, `${grouped(summary.ops)} ops`,
      `${grouped(summary.events)} allocations and frees`].filter(text => text).join(' · ');
   card('Peak', prettyBytes(summary.peak_bytes), `${grouped(summary.peak_bytes)} B · ${model.count ? model.work(model.peak) : ''}`);
   if (summary.fits !== null)
@@ -115,12 +116,13 @@ function showCards(model) {
   if (summary.time_ns.step > 0)
     card('Step time', prettyTime(summary.time_ns.step), summary.mfu === null ? '' : `MFU ${percent(summary.mfu)} · HFU ${percent(summary.hfu)}`);
   const warnings = document.getElementById('warnings');
+  warnings.replaceChildren();
   for (const text of summary.warnings) warnings.append(make('p', '⚠ ' + text));
-  if (summary.warnings.length === 0) warnings.remove();
 }
 
 function showCosts(model) {
   const {summary} = model, table = document.getElementById('costs');
+  table.replaceChildren();
   const add = (tag, cells) => {
     const row = table.appendChild(make('tr'));
     cells.forEach((text, i) => row.append(make(tag, text, i === 0 ? '' : 'number')));
@@ -143,7 +145,8 @@ function showCosts(model) {
 
 function showTextbook(model) {
   const box = document.getElementById('textbook'), book = model.book;
-  if (!book) { box.remove(); return; }
+  box.replaceChildren();
+  if (!book) return;
   const table = make('table');
   const difference = model.summary.peak_bytes - book.formula;
   box.append(make('h2', 'The textbook formula'),

@@ -1,31 +1,39 @@
 // The tide: a stacked area with a level-of-detail envelope, phases behind it, limits, the peak and the cursor over it.
 
 class Tide {
-  constructor(model, onCursor, onWindow) {
-    this.model = model;
+  constructor(overlay, onCursor, onWindow) {
+    this.overlay = overlay;
     this.onCursor = onCursor;
     this.onWindow = onWindow;
     this.axis = 'events';
-    this.cursor = model.peak;
+    this.timed = overlay.models.every(model => model.timed);
     this.held = false;
     this.host = document.getElementById('tide');
     this.over = document.getElementById('over');
-    // The first series of a stack is on top.
-    const order = ['temporary', 'autograd_detail', 'activation', 'input', 'workspace', 'gradient', 'optimizer_state', 'parameter'];
-    const kinds = model.categories.length;
-    const {category, bytes} = model.storages, seen = model.categories.map(() => false);
-    category.forEach((c, id) => { seen[c] = seen[c] || bytes[id] > 0; });
-    this.series = order.map(name => model.categories.indexOf(name)).filter(c => c >= 0 && c < kinds && seen[c]);
-    if (this.series.length === 0) this.series = [0];
-    this.runs = {events: this.phaseRuns('events'), time: model.timed ? this.phaseRuns('time') : []};
-    this.window = model.extent(this.axis);
-    this.makeGraph();
+    this.take(overlay.models[0], overlay.models[0].peak);
     this.listen();
   }
 
+  // Shows a run, with the cursor at one of its events.
+  take(model, cursor) {
+    this.model = model;
+    this.cursor = cursor;
+    // The first series of a stack is on top.
+    const order = ['temporary', 'autograd_detail', 'activation', 'input', 'workspace', 'gradient', 'optimizer_state', 'parameter'];
+    const {category, bytes} = model.storages, seen = model.categories.map(() => false);
+    category.forEach((c, id) => { seen[c] = seen[c] || bytes[id] > 0; });
+    this.series = order.map(name => model.categories.indexOf(name)).filter(c => c >= 0 && seen[c]);
+    if (this.series.length === 0) this.series = [0];
+    this.runs = {};
+    this.window = this.extent();
+    if (this.graph) this.graph.destroy();
+    this.makeGraph();
+  }
+  extent() { return this.overlay.extent(this.axis); }
+
   // The chart's top: the peak, and a limit that is near enough to be seen with it.
   top() {
-    const peak = this.model.live[this.model.peak] || 1;
+    const peak = this.overlay.highest() || 1;
     const lines = this.lines().map(line => line.bytes).filter(bytes => bytes <= 2 * peak);
     return Math.max(peak, ...lines) * 1.12;
   }
@@ -60,7 +68,7 @@ class Tide {
   // width, with that event's own composition: no peak is ever averaged away or too thin to see.
   rows() {
     const [low, high] = this.window;
-    const [start, end] = this.model.extent(this.axis);
+    const [start, end] = this.extent();
     const width = Math.max(this.host.clientWidth - 70, 200);
     const rows = [];
     this.envelope(rows, start, Math.min(low, end), 150);
@@ -72,23 +80,32 @@ class Tide {
   }
   envelope(rows, from, to, columns) {
     if (!(to > from)) return;
-    const {model, axis} = this;
-    const width = (to - from) / columns;
-    let next = Math.max(0, model.eventAt(from, axis) + (axis === 'time' || from > Math.floor(from) ? 1 : 0));
-    if (axis === 'time') while (next > 0 && model.times[next - 1] >= from) --next;
+    const {model, axis} = this, width = (to - from) / columns;
+    let next = this.firstFrom(from);
     for (let column = 0; column < columns && next < model.count; ++column) {
-      const left = from + column * width, right = column + 1 === columns ? to : from + (column + 1) * width;
+      const left = from + column * width, end = column + 1 === columns;
       const first = next;
-      while (next < model.count && (model.x(next, axis) < right || (column + 1 === columns && model.x(next, axis) <= to))) ++next;
+      next = end ? Math.max(first, model.eventAt(to, axis) + 1) : Math.max(first, this.firstFrom(left + width));
       if (next === first) continue;
       const last = next - 1;
       if (first === last) {
         this.push(rows, model.x(first, axis), first);
       } else {
         this.push(rows, left, model.highest(first, last));
-        this.push(rows, right, last);
+        this.push(rows, end ? to : left + width, last);
       }
     }
+  }
+  // The first event at or after a place.
+  firstFrom(x) {
+    const {model, axis} = this;
+    if (axis !== 'time') return Math.max(0, Math.ceil(x));
+    let low = 0, high = model.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (model.times[middle] < x) low = middle + 1; else high = middle;
+    }
+    return low;
   }
   // The chart skips a second row at one place, so the later takes the earlier's.
   push(rows, x, event) {
@@ -122,7 +139,7 @@ class Tide {
     const [low, high] = this.window, scale = area.w / (high - low);
     let shaded = area.x;  // up to this pixel: what is thinner than one is drawn once
     context.globalAlpha = 0.13;
-    for (const [from, to, phase] of this.runs[this.axis]) {
+    for (const [from, to, phase] of this.runs[this.axis] ??= this.phaseRuns(this.axis)) {
       if (to < low || from > high) continue;
       const left = Math.max(area.x + (from - low) * scale, shaded), right = Math.min(area.x + (to - low) * scale, area.x + area.w);
       if (right <= shaded) continue;
@@ -149,7 +166,7 @@ class Tide {
   }
 
   setWindow(low, high) {
-    const [start, end] = this.model.extent(this.axis);
+    const [start, end] = this.extent();
     const least = this.axis === 'time' ? 1 : 4;
     const length = Math.min(Math.max(high - low, least), end - start);
     const from = Math.min(Math.max(low, start), end - length);
@@ -161,13 +178,13 @@ class Tide {
     const at = about < low || about > high ? (low + high) / 2 : about;
     this.setWindow(at - (at - low) * factor, at + (high - at) * factor);
   }
-  all() { this.setWindow(...this.model.extent(this.axis)); }
+  all() { this.setWindow(...this.extent()); }
   setAxis(axis) {
-    if (axis === this.axis || (axis === 'time' && !this.model.timed)) return;
+    if (axis === this.axis || (axis === 'time' && !this.timed)) return;
     const events = this.window.map(x => Math.max(this.model.eventAt(x, this.axis), 0));
     this.axis = axis;
     const whole = events[0] === 0 && events[1] >= this.model.count - 1;
-    const [start, end] = this.model.extent(axis);
+    const [start, end] = this.extent();
     this.window = whole ? [start, end] : [this.model.x(events[0], axis), this.model.x(events[1], axis)];
     this.setWindow(...this.window);
   }
@@ -204,25 +221,33 @@ class Tide {
       e.preventDefault();
       this.zoom(e.deltaY > 0 ? 1.25 : 0.8, this.graph.toDataXCoord(e.clientX - this.host.getBoundingClientRect().left));
     }, {passive: false});
-    new ResizeObserver(() => { this.graph.resize(); this.refresh(); }).observe(this.host);
+    let width = this.host.clientWidth;
+    new ResizeObserver(() => {
+      if (this.host.clientWidth === width) return;
+      width = this.host.clientWidth;
+      this.graph.resize();
+      this.refresh();
+    }).observe(this.host);
+  }
+
+  // Where an event is marked. Along events it is as wide as its step in the stairs: the mark is in their middle.
+  mark(event, run = this.overlay.chosen) {
+    const x = event => this.overlay.x(run, event, this.axis);
+    return this.graph.toDomXCoord(this.axis === 'time' ? x(event) : (x(event) + x(event + 1)) / 2);
   }
 
   // Limits, the peak's mark and the cursor, on their own canvas.
   drawOver() {
     if (!this.graph) return;
-    const ratio = window.devicePixelRatio || 1, {clientWidth: width, clientHeight: height} = this.host;
-    this.over.width = width * ratio;
-    this.over.height = height * ratio;
-    this.over.style.width = width + 'px';
-    this.over.style.height = height + 'px';
-    const context = this.over.getContext('2d'), area = this.graph.getArea();
-    context.scale(ratio, ratio);
+    const context = sharp(this.over, this.host.clientWidth, this.host.clientHeight), area = this.graph.getArea();
     context.font = '12px system-ui, "DejaVu Sans", sans-serif';
     context.lineWidth = 1.5;
+    this.overlay.draw(context, area, this);
+    this.overlay.drawStrip(this);
     for (const line of this.lines()) this.drawLine(context, area, line);
     if (this.model.count === 0) return;
     this.drawPeak(context, area);
-    const x = this.graph.toDomXCoord(this.model.x(this.cursor, this.axis));
+    const x = this.mark(this.cursor);
     if (x < area.x - 1 || x > area.x + area.w + 1) return;
     const y = this.graph.toDomYCoord(this.model.live[this.cursor]);
     context.strokeStyle = context.fillStyle = css('--ink');
@@ -251,7 +276,7 @@ class Tide {
     label(context, `${seen ? '' : '↑ '}${line.name}: ${prettyBytes(line.bytes)}`, area.x + 8, seen ? y - 9 : y, 'left');
   }
   drawPeak(context, area) {
-    const {model} = this, x = this.graph.toDomXCoord(model.x(model.peak, this.axis));
+    const {model} = this, x = this.mark(model.peak);
     if (x < area.x || x > area.x + area.w) return;
     const y = this.graph.toDomYCoord(model.live[model.peak]);
     context.fillStyle = css('--ink');

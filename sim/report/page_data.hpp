@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tidemark/report/page.hpp"
+#include "tidemark/report/page_run.hpp"
 
 namespace tidemark {
 

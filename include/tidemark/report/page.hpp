@@ -2,25 +2,11 @@
 #pragma once
 
 #include <span>
-#include <string>
-#include <string_view>
 
-#include "tidemark/engine/timeline.hpp"
 #include "tidemark/report/csv.hpp"
-#include "tidemark/report/summary.hpp"
-#include "tidemark/step/step.hpp"
+#include "tidemark/report/page_run.hpp"
 
 namespace tidemark {
-
-/// One run, of which the page shows the rank that reaches the peak. What it names must outlive the call.
-struct PageRun {
-  std::string name;
-  const Step& step;
-  const Timeline& timeline;
-  const Summary& summary;
-  bool is_measured = false;
-};
-inline constexpr std::size_t most_page_runs = 4;
 
 /// One HTML file that needs no network: the tide by category with a cursor, who is alive at it and why, lifetimes,
 /// costs by phase, the textbook formula. Of two to four runs also their levels over each other, and the difference.

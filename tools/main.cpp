@@ -179,7 +179,7 @@ class CommandLine {
         ->add_option("--where", calibrate_.where, "Rows of that table: device=, provider=, dtype= or kind=; repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    command->add_flag("--quick", calibrate_.quick, "A quarter of the rounds");
+    command->add_flag("--quick", calibrate_.quick, "About a quarter of the rounds");
     command->add_flag("--force", calibrate_.force, "Write over files that exist");
   }
 

@@ -129,7 +129,7 @@ class Model {
     }
   }
 
-  /// Least squares for near points, least distances for far ones.
+  /// Least squares for near points; for far ones the least ratio, up or down: the sum of its logarithms.
   Column fit() {
     constexpr double near = 0.02;
     constexpr int rounds = 12;
@@ -144,7 +144,11 @@ class Model {
 
  private:
   void reweigh(const Column& left, double near) {
-    for (std::size_t i = 0; i < left.size(); ++i) weights_[i] = 1 / std::sqrt(std::max(std::abs(left[i]), near));
+    constexpr double least_ratio = 1e-6;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const double distance = std::abs(std::log(std::max(1 - left[i], least_ratio)));
+      weights_[i] = std::sqrt(std::max(distance, near)) / std::max(std::abs(left[i]), near);
+    }
   }
 
   Column weighted() const {

@@ -103,12 +103,21 @@ TEST_CASE("calibrate: without matrix products bytes are the work") {
 }
 
 TEST_CASE("calibrate: a wild time moves nothing") {
-  std::vector<MeasuredOp> ops = products(product_cost);
-  for (MeasuredOp& op : ops) op.held_out = false;
-  ops[25].time = Nanos{9 * ops[25].time.count};
-  const FittedCost fitted = cost_of(fit_profile(ops, "d", "made"), "matmul");
-  CHECK(fitted.training_error < 0.002);
-  CHECK(fitted.cost.flops[3].rate == doctest::Approx(50e9).epsilon(0.01));
+  struct Case {
+    std::string name;
+    std::int64_t times, over;
+  };
+  // One too low weighs more than one too high: errors count relative to the time.
+  const Case cases[] = {{"nine times too high", 9, 1}, {"a ninth", 1, 9}, {"a hundredth", 1, 100}};
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    std::vector<MeasuredOp> ops = products(product_cost);
+    for (MeasuredOp& op : ops) op.held_out = false;
+    ops[25].time = Nanos{c.times * ops[25].time.count / c.over};
+    const FittedCost fitted = cost_of(fit_profile(ops, "d", "made"), "matmul");
+    CHECK(fitted.training_error < 0.002);
+    CHECK(fitted.cost.flops[3].rate == doctest::Approx(50e9).epsilon(0.01));
+  }
 }
 
 TEST_CASE("calibrate: directions and kinds are fitted apart, and one constant misses where rates differ") {

@@ -130,6 +130,8 @@ struct Common {
     std::cout << "high_water_bytes " << measured.high_water_bytes << "\nflops " << measured.record.flops()
               << "\nevents " << measured.record.events().size() << "\nheap_calls " << heap_in_steps << "\nrun_ns";
     for (const std::int64_t time : measured.run_times_ns) std::cout << ' ' << time;
+    std::cout << "\nlast_step_ns";
+    for (const std::int64_t time : measured.last_step_times_ns) std::cout << ' ' << time;
     std::cout << '\n';
   }
 

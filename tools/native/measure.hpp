@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "tensor.hpp"
@@ -12,7 +13,8 @@ namespace tidemark::native {
 struct Measurement {
   Record record;  // of the fastest run
   std::int64_t high_water_bytes = 0;
-  std::vector<std::int64_t> run_times_ns;  // of each run, all its steps together
+  std::vector<std::int64_t> run_times_ns;        // of each run, all its steps together
+  std::vector<std::int64_t> last_step_times_ns;  // of each run, its last step alone
 };
 
 /// Runs a model's steps once to warm the arena, and then `repeats` times, each on a model made anew. `make` gives a
@@ -30,9 +32,10 @@ Measurement measure(Machine& machine, int steps, int repeats, const Make& make, 
     for (int number = 0; number < steps; ++number) step(model, number);
     around(false);
     if (run == 0 && repeats > 0) continue;
-    std::int64_t total = 0;
-    for (const std::int64_t time : machine.record.step_times_ns()) total += time;
+    const std::vector<std::int64_t> times = machine.record.step_times_ns();
+    const std::int64_t total = std::accumulate(times.begin(), times.end(), std::int64_t{0});
     out.run_times_ns.push_back(total);
+    out.last_step_times_ns.push_back(times.back());
     out.high_water_bytes = machine.arena.high_water_bytes();
     if (*std::min_element(out.run_times_ns.begin(), out.run_times_ns.end()) == total) out.record = machine.record;
   }

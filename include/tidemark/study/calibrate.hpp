@@ -2,7 +2,8 @@
 ///
 /// Each kind and direction apart: time = launch + FLOPs / rate(FLOPs a byte), or launch + bytes / rate(bytes) without
 /// matrix products (base/device.hpp). Times of one unit at the points, and the launch, are what is fitted: a linear
-/// model in them, none below 0, by the relative error of each time; far outliers count by their distance alone.
+/// model in them, none below 0, by the relative error of each time; far outliers, too high and too low alike, count by
+/// the logarithm of how far.
 #pragma once
 
 #include <string>

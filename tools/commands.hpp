@@ -72,6 +72,7 @@ struct CompareOptions {
   std::string a, b;
   std::vector<std::string> sets_a, sets_b;  // key.path=value, in order
   bool json = false;
+  std::string recorded_device;  // "cpu", "cuda:N"; "": the only one
   bool ascii = false;
 };
 [[nodiscard]] int compare_command(const CompareOptions& options);

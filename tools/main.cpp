@@ -139,9 +139,11 @@ class CommandLine {
 
   void add_compare() {
     CLI::App* command =
-        add("compare", "Compare a scenario with a measured timeline, or two scenarios: exit 1 when they differ.",
+        add("compare", "Compare a scenario with a recording of a real run, or two scenarios: exit 1 when they differ.",
             [this] { return compare_command(compare_); });
-    command->add_option("a", compare_.a, "Scenario (YAML), or measured timeline (CSV)")->required();
+    command
+        ->add_option("a", compare_.a, "Scenario (YAML), or a recording: timeline CSV, profiler trace, memory snapshot")
+        ->required();
     command->add_option("b", compare_.b, "The same; its differences from A are shown")->required();
     const auto sets = [&](const std::string& name, std::vector<std::string>& values) {
       command->add_option(name, values, "Change a value of that scenario: key.path=value (flow YAML); repeatable")
@@ -150,6 +152,8 @@ class CommandLine {
     };
     sets("--set-a", compare_.sets_a);
     sets("--set-b", compare_.sets_b);
+    command->add_option("--recorded-device", compare_.recorded_device,
+                        "Of a recording of several: cpu or cuda:N; default: its only GPU, else the CPU");
     command->add_flag("--json", compare_.json, "Print the comparison as JSON");
     command->add_flag("--ascii", compare_.ascii, "Print plain ASCII");
   }
@@ -158,7 +162,8 @@ class CommandLine {
     CLI::App* command = add("replay", "Put a recorded run through PyTorch's allocator: exit 1 when out of memory.",
                             [this] { return replay_command(replay_); });
     command
-        ->add_option("recording", replay_.recording, "Timeline CSV; or, gzipped or not: event CSV, raw memory timeline, Chrome trace, memory snapshot")
+        ->add_option("recording", replay_.recording,
+                     "Timeline CSV; or, gzipped or not: event CSV, raw memory timeline, Chrome trace, memory snapshot")
         ->required();
     command->add_option("--conf", replay_.confs, "PYTORCH_CUDA_ALLOC_CONF to try; repeatable")
         ->expected(1)

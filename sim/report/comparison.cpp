@@ -47,14 +47,19 @@ class Page {
 
   void side(std::string_view label, const SideFigures& figures) {
     text_ += paint(Ink::bold, label) + "  " + figures.name + (figures.is_measured ? ", measured: " : ", simulated: ") +
-             fmt::format("{} events, peak {}{} in {}\n", grouped(static_cast<std::int64_t>(figures.events)),
-                         pretty(figures.peak.bytes), exactly(figures.peak.bytes), moment_text(figures.peak));
+             fmt::format("{} events, peak {}{} {}\n", grouped(static_cast<std::int64_t>(figures.events)),
+                         pretty(figures.peak.bytes), exactly(figures.peak.bytes),
+                         figures.is_bare ? "at event " + grouped(static_cast<std::int64_t>(figures.peak_event))
+                                         : "in " + moment_text(figures.peak));
   }
 
   void verdict() {
     text_ += "\n";
     if (!c_.difference) {
-      text_ += paint(Ink::green, "Equal") + " in every event: order, op, tensor, category, bytes, running total\n";
+      text_ += paint(Ink::green, "Equal") +
+               (!c_.is_bare          ? " in every event: order, op, tensor, category, bytes, running total\n"
+                : c_.compares_blocks ? " in every event after the start: order, bytes, block that is freed\n"
+                                     : " in every event after the start: order, bytes\n");
       return;
     }
     const FirstDifference& d = *c_.difference;
@@ -69,9 +74,14 @@ class Page {
   void row(std::string_view label, const std::optional<TimelineRow>& row, const SourceLoc& where) {
     if (!row) return;
     const std::string place = where.file.empty() ? "" : "  " + to_string(where);
-    text_ += fmt::format("  {}  {} {}, {} B, {}, {}; {} B live{}\n", label, row->is_alloc ? "allocates" : "frees",
-                         row->tensor, grouped(row->bytes.count), to_string(row->category),
-                         moment_text({{}, row->step, {}, row->op, "", row->phase}), grouped(row->live.count), place);
+    text_ += fmt::format("  {}  {} ", label, row->is_alloc ? "allocates" : "frees");
+    if (!row->tensor.empty()) text_ += row->tensor + ", ";
+    text_ += grouped(row->bytes.count) + " B";
+    if (row->category) text_ += ", " + std::string(to_string(*row->category));
+    if (row->phase) text_ += ", " + moment_text({{}, row->step, {}, row->op, "", *row->phase});
+    if (c_.is_bare && !row->is_alloc && row->id > 0)
+      text_ += ", block of alloc " + grouped(static_cast<std::int64_t>(row->id));
+    text_ += fmt::format("; {} B live{}\n", grouped(row->live.count), place);
   }
 
   void later(std::string_view whose, std::string_view other, const std::optional<std::size_t>& events) {
@@ -99,9 +109,14 @@ class Page {
 
   void levels() {
     heading("At the peak", "B - A");
+    const auto shown = [](const SideFigures& side, Bytes value) {
+      return side.has_categories ? std::optional(value) : std::nullopt;
+    };
     for (std::size_t i = 0; i < category_names.size(); ++i)
       if (c_.a.at_peak[i].count > 0 || c_.b.at_peak[i].count > 0)
-        bytes(category_names[i], c_.a.at_peak[i], c_.b.at_peak[i]);
+        bytes(category_names[i], shown(c_.a, c_.a.at_peak[i]), shown(c_.b, c_.b.at_peak[i]));
+    if (const Bytes a = unknown_at_peak(c_.a), b = unknown_at_peak(c_.b); a.count > 0 || b.count > 0)
+      bytes("unknown", a.count > 0 ? std::optional(a) : std::nullopt, b.count > 0 ? std::optional(b) : std::nullopt);
     bytes("all", c_.a.peak.bytes, c_.b.peak.bytes);
     heading("Highest by phase", "B - A");
     for (std::size_t i = 0; i < phase_names.size(); ++i)
@@ -133,6 +148,12 @@ class Page {
 };
 
 }  // namespace
+
+Bytes unknown_at_peak(const SideFigures& side) {
+  Bytes unknown = side.peak.bytes;
+  for (const Bytes known : side.at_peak) unknown -= known;
+  return unknown;
+}
 
 std::string comparison_text(const Comparison& comparison, const TerminalStyle& style) {
   return Page(comparison, style).write();

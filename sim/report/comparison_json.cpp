@@ -16,9 +16,12 @@ void write_side(JsonWriter& out, std::string_view key, const SideFigures& side) 
   out.member("peak_step", side.peak.step);
   out.member("peak_time_ns", side.peak.time);
   out.member("peak_op", named(side.peak.op));
-  out.member("peak_phase", to_string(side.peak.phase));
+  out.member("peak_phase", side.is_bare ? std::nullopt : std::optional(std::string(to_string(side.peak.phase))));
+  out.member("peak_event", side.peak_event);
   out.begin_object("peak_by_category");
-  for (std::size_t i = 0; i < category_names.size(); ++i) out.member(category_names[i], side.at_peak[i]);
+  for (std::size_t i = 0; i < category_names.size(); ++i)
+    out.member(category_names[i], side.has_categories ? std::optional(side.at_peak[i]) : std::nullopt);
+  out.member("unknown", unknown_at_peak(side));
   out.end_object();
   out.begin_object("phase_peaks");
   for (std::size_t i = 0; i < phase_names.size(); ++i) out.member(phase_names[i], side.phase_peaks[i]);
@@ -39,9 +42,9 @@ void write_row(JsonWriter& out, std::string_view key, const std::optional<Timeli
   out.member("rank", row->rank);
   out.member("event", row->is_alloc ? "alloc" : "free");
   out.member("op", named(row->op));
-  out.member("phase", to_string(row->phase));
-  out.member("tensor", row->tensor);
-  out.member("category", to_string(row->category));
+  out.member("phase", row->phase ? std::optional(std::string(to_string(*row->phase))) : std::nullopt);
+  out.member("tensor", named(row->tensor));
+  out.member("category", row->category ? std::optional(std::string(to_string(*row->category))) : std::nullopt);
   out.member("bytes", row->bytes);
   out.member("live_bytes", row->live);
   out.member("line", where.line > 0 ? std::optional(where.line) : std::nullopt);

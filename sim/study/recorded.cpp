@@ -35,7 +35,7 @@ class Recorder {
     const auto id = static_cast<StorageId>(step.storages.size());
     step.storages.push_back({.bytes = row.bytes,
                              .name = step.names.id(row.tensor),
-                             .category = row.category,
+                             .category = row.category.value_or(Category::temporary),
                              .rank = static_cast<std::int16_t>(row.rank)});
     live_[{row.rank, row.id}] = id;
     return id;
@@ -56,7 +56,8 @@ class Recorder {
     OpId& last = last_.try_emplace(row.rank, no_id).first->second;
     if (last != no_id) {
       const StepOp& op = step.ops[last];
-      if (op.name == name && op.phase == row.phase && op.step == row.step && op.stream == row.stream) {
+      if (op.name == name && op.phase == row.phase.value_or(Phase::initial) && op.step == row.step &&
+          op.stream == row.stream) {
         extend(out_.timeline.ops[last], row);
         return last;
       }
@@ -64,7 +65,7 @@ class Recorder {
     last = static_cast<OpId>(step.ops.size());
     StepOp op;
     op.name = name;
-    op.phase = row.phase;
+    op.phase = row.phase.value_or(Phase::initial);
     op.stream = row.stream;
     op.step = static_cast<std::int16_t>(row.step);
     op.rank = static_cast<std::int16_t>(row.rank);

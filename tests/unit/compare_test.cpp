@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -248,4 +250,85 @@ TEST_CASE("explain: the groups add up to the peak, and the sentence says why it 
     CHECK(why.sentence.find(c.says) != std::string::npos);
     CHECK(kinds(why.groups).find(c.kind) != std::string::npos);
   }
+}
+
+namespace {
+
+/// A raw memory timeline for the time of one test.
+class RawTimeline {
+ public:
+  explicit RawTimeline(const std::string& text) { std::ofstream(path) << text; }
+  ~RawTimeline() { std::remove(path.c_str()); }
+  RawTimeline(const RawTimeline&) = delete;
+  RawTimeline& operator=(const RawTimeline&) = delete;
+  const std::string path = "compare_test.tmp.json";
+};
+
+/// A Chrome trace of a CPU: "8@16" allocates, "-8@16" frees.
+std::string cpu_trace(const std::vector<std::pair<int, int>>& events) {
+  std::string out = "[{}";
+  for (const auto& [bytes, address] : events)
+    out += R"(,{"name":"[memory]","ts":1,"args":{"Device Type":0,"Device Id":-1,"Bytes":)" + std::to_string(bytes) +
+           R"(,"Addr":)" + std::to_string(address) + "}}";
+  return out + "]";
+}
+
+}  // namespace
+
+// w lives from the start; A makes a and c; B frees a
+TEST_CASE("compare: a recording that knows sizes alone") {
+  Run run;
+  run.step = test::HandStep()
+                 .initial("w", 100)
+                 .op("A", 10)
+                 .alloc("a", 40)
+                 .alloc("c", 40)
+                 .run()
+                 .op("B", 10)
+                 .run({"a"})
+                 .free("a")
+                 .step;
+  run.timeline = simulate(run.step, {});
+  struct Case {
+    std::string name, text, what;
+    std::size_t equal;
+    int line;
+  };
+  const std::string raw = "[[-1,1,100,0],[0,2,40,4],[1,2,40,3],";
+  const Case cases[] = {
+      {"equal; what is there at the start is not compared", cpu_trace({{40, 64}, {40, 128}, {-40, 64}}), "", 0, 0},
+      {"the other block of the size", cpu_trace({{40, 64}, {40, 128}, {-40, 128}}), "another block", 2, 4},
+      {"another size", cpu_trace({{40, 64}, {41, 128}, {-40, 64}}), "another size", 1, 3},
+      {"an event more", cpu_trace({{40, 64}, {40, 128}, {-40, 64}, {-40, 128}}), "A has ended", 3, 5},
+      {"a free for an alloc", cpu_trace({{40, 64}, {-40, 64}}), "A allocates, B frees", 1, 3},
+      {"sizes of a GPU are rounded up", cpu_trace({{512, 512}, {512, 1024}, {-512, 512}}), "", 0, 0},
+      {"rounded sizes that are not all", cpu_trace({{512, 512}, {40, 1024}, {-512, 512}}), "another size", 0, 2},
+      {"without addresses no block is another", raw + "[2,4,-40,3]]", "", 0, 0},
+      {"nor a category", raw + "[2,3,-40,4],[2,3,40,7],[2,4,-40,7]]", "", 0, 0},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const RawTimeline file(c.text);
+    const Comparison comparison = compare(simulated_side("a", run), recorded_side("b", file.path, ""));
+    CHECK(comparison.is_bare);
+    CHECK(comparison.b.is_bare);
+    CHECK((comparison.difference ? comparison.difference->what : "") == c.what);
+    if (!comparison.difference) continue;
+    CHECK(comparison.difference->equal_events == c.equal);
+    CHECK(comparison.difference->where_b.line == c.line);
+  }
+}
+
+TEST_CASE("compare: figures of a recording") {
+  const RawTimeline file("[[-1,1,100,0],[1000,2,40,4],[3000,2,8,7],[4000,4,-40,4]]");
+  const SideFigures b = compare(side("a", rows()), recorded_side("b", file.path, "")).b;
+  CHECK(b.events == 4);
+  CHECK(b.peak.bytes.count == 148);
+  CHECK(b.peak_event == 2);
+  CHECK(b.has_categories);
+  CHECK(b.at_peak == ByCategory{Bytes{100}, {}, {}, {}, Bytes{40}, {}, {}, {}});
+  CHECK(unknown_at_peak(b).count == 8);
+  CHECK(b.phase_peaks[0] == Bytes{100});
+  CHECK(!b.phase_peaks[1]);
+  CHECK(b.end.count == 3000);
 }

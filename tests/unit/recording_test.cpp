@@ -56,7 +56,7 @@ TEST_CASE("recording: a fault names its row") {
       {"an overlap from above", header + "0,a8,8,108,512\n1,a0,16,124,512\n",
        "recording_test.tmp:3: error: the block overlaps one that is alive"},
       {"time goes back", header + "5,a0,16,116,512\n4,b0,16,132,512\n",
-       "recording_test.tmp:3: error: time goes back from 5 to 4"},
+       "recording_test.tmp:3: error: time goes back from 5000 to 4000"},
       {"a wrong total", header + "0,a0,16,116,512\n1,a0,-16,101,512\n",
        "recording_test.tmp:3: error: the running total is 101; expected 100"},
       {"no number", header + "0,a0,x,116,512\n", "recording_test.tmp:2: error: 'x' is not a whole number"},

@@ -66,16 +66,16 @@ std::optional<Violation> referee(const Step& step, const Timeline& timeline);
 /// The same of the events alone: no ops' times.
 std::optional<Violation> referee(const Step& step, std::span<const MemoryEvent> events);
 
-/// One row of a timeline CSV (docs/output.md).
+/// One row of a timeline CSV (docs/output.md), or what a recording knows of one.
 struct TimelineRow {
   Nanos time;
   int step = 0, rank = 0;
   Stream stream = Stream::compute;
   bool is_alloc = false;
   std::string op;
-  Phase phase = Phase::initial;
+  std::optional<Phase> phase = Phase::initial;  // none: the recording does not say; so too the category
   std::string tensor;
-  Category category = Category::activation;
+  std::optional<Category> category = Category::activation;
   Bytes bytes, live;
   std::optional<Bytes> allocated = std::nullopt, reserved = std::nullopt;
   std::uint64_t id = 0;  // pairs alloc and free

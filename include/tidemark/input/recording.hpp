@@ -22,8 +22,8 @@ namespace tidemark {
 
 struct RecordedEvent {
   enum class What : std::uint8_t { alloc, free, category };  // category: the block only changes it
-  std::int64_t row = 0;   // line of a CSV, else number of the event in the file, from 1
-  std::int64_t time = 0;  // in the recording's own unit: us in an event CSV, else ns
+  std::int64_t row = 0;   // line of a CSV, else number of the event in the file, from 1; 0: a block older than it
+  std::int64_t time = 0;  // ns
   What what = What::alloc;
   bool is_earlier = false;  // the block is older than the recording; such come first
   std::uint64_t block = 0;  // pairs an alloc with its free
@@ -48,6 +48,8 @@ class RecordingReader {
   RecordingReader(RecordingReader&&) noexcept;
   RecordingReader& operator=(RecordingReader&&) noexcept;
   std::optional<RecordedEvent> next();
+  /// Nothing in the file tells which block a free is of, but its size.
+  bool pairs_by_size() const;
   /// Where the event handed out last stands.
   SourceLoc where() const;
 
@@ -56,9 +58,10 @@ class RecordingReader {
   std::unique_ptr<State> state_;
 };
 
-/// Is this file a recording, and no scenario? By its name's end (.csv, .gz, .pickle, .pkl), or, of a .json, by its
-/// beginning.
-bool is_recording(const std::string& path);
+/// Is this file a scenario, our timeline CSV, or another recording? By its name's end (.csv; .gz, .pickle, .pkl), of a
+/// .csv and a .json also by its beginning.
+enum class RecordingKind : std::uint8_t { none, timeline, other };
+RecordingKind recording_kind(const std::string& path);
 
 using RecordedSink = std::function<void(const RecordedEvent&)>;
 /// All events of the recording, in order.

@@ -18,15 +18,21 @@ namespace tidemark {
 struct SideFigures {
   std::string name;
   bool is_measured = false;
+  bool is_bare = false;  // a recording of sizes alone: no ops, phases or tensors
   std::size_t events = 0;
   Moment peak;
+  std::size_t peak_event = 0;  // from 0
   ByCategory at_peak{};
-  ByPhase phase_peaks;  // initial: the level at which the first op begins
+  bool has_categories = false;  // else all of the peak is unknown
+  ByPhase phase_peaks;          // initial: the level at which the first op begins
   /// Time between two rows belongs to the op of the first when that is an alloc (its kernel follows), else to the op
   /// of the second.
   std::array<Nanos, phase_names.size()> time{};
   Nanos end;  // of the last row
 };
+
+/// Bytes at the peak of which no category is known.
+Bytes unknown_at_peak(const SideFigures& side);
 
 /// The first rows that are not equal. Times and ids are no part of equality, nor an allocator's figures.
 struct FirstDifference {
@@ -56,6 +62,8 @@ struct PeakExplanation {
 
 struct Comparison {
   SideFigures a, b;
+  bool is_bare = false;                          // one side is, so both were compared as such
+  bool compares_blocks = true;                   // which block a free is of
   std::optional<FirstDifference> difference;     // none: equal in every event
   std::optional<PeakExplanation> explanation{};  // of two scenarios
 };

@@ -15,6 +15,10 @@
 
 namespace tidemark {
 
+/// A timeline CSV says all that a simulation does. Other recordings are bare: they know allocs, frees and sizes, and
+/// the comparison is of these, from the first event after the start on: a free is the same when it is of the block
+/// whose alloc was the same.
+///
 /// Whatever hands out the rows of a measured timeline in order and knows where the last one stands: TimelineReader,
 /// and the readers of other recordings.
 template <class Reader>
@@ -26,6 +30,9 @@ concept TimelineSource = requires(Reader reader, const Reader& constant) {
 struct Side {
   std::string name;
   bool is_measured = false;
+  bool is_bare = false;
+  std::int64_t granularity = 1;  // of a bare side's sizes
+  bool pairs_by_size = false;    // a bare side that does not know which block a free is of
   std::function<std::optional<TimelineRow>()> next;
   std::function<SourceLoc()> where = [] { return SourceLoc{}; };
 };
@@ -36,6 +43,11 @@ Side simulated_side(std::string name, const Run& run);
 /// Rows that cannot have happened (a free of nothing, a wrong total) are an InputError that names the line.
 template <TimelineSource Reader>
 Side measured_side(std::string name, std::shared_ptr<Reader> reader);
+
+/// A recording of any kind (input/recording.hpp), bare. Reads it once before, to see whether all its sizes are
+/// multiples of 512 bytes, as a GPU's allocator gives them out: the other side's are rounded up for the comparison
+/// then.
+Side recorded_side(std::string name, const std::string& path, const std::string& device);
 
 /// Reads both sides to their ends.
 Comparison compare(Side a, Side b);
@@ -49,7 +61,10 @@ std::optional<TimelineRow> checked(std::optional<TimelineRow> row, RowReferee& r
 
 template <TimelineSource Reader>
 Side measured_side(std::string name, std::shared_ptr<Reader> reader) {
-  Side side{std::move(name), true, {}, [reader] { return reader->where(); }};
+  Side side;
+  side.name = std::move(name);
+  side.is_measured = true;
+  side.where = [reader] { return reader->where(); };
   side.next = [reader, referee = std::make_shared<RowReferee>()] {
     const std::optional<TimelineRow> row = reader->next();
     return checked(row, *referee, reader->where());

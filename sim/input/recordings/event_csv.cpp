@@ -30,9 +30,12 @@ class EventCsv : public Format {
       rest.remove_prefix(std::min(rest.size(), cells[i].size() + 1));
     }
     const std::int64_t bytes = whole(cells[2]);
+    if (bytes == INT64_MIN) fail(path_, row_, fmt::format("a block of {} bytes", bytes));
     RecordedEvent event;
     event.row = row_;
-    event.time = whole(cells[0]);
+    const std::int64_t time_us = whole(cells[0]);
+    if (time_us < 0 || time_us > INT64_MAX / 1000) fail(path_, row_, fmt::format("a time of {} us", time_us));
+    event.time = time_us * 1000;
     event.what = bytes < 0 ? RecordedEvent::What::free : RecordedEvent::What::alloc;
     event.block = static_cast<std::uint64_t>(whole(cells[1], 16));
     event.bytes = Bytes{bytes < 0 ? -bytes : bytes};

@@ -23,6 +23,8 @@ class Format {
   virtual std::optional<RecordedEvent> next() = 0;
   /// Blocks are address ranges, which must not overlap.
   virtual bool has_addresses() const { return false; }
+  /// Nothing tells which block a free is of, but its size.
+  virtual bool pairs_by_size() const { return false; }
 };
 using FormatPtr = std::unique_ptr<Format>;
 

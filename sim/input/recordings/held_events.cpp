@@ -46,6 +46,7 @@ class HeldFormat : public Format {
     return event;
   }
   bool has_addresses() const override { return held_.has_addresses; }
+  bool pairs_by_size() const override { return !held_.has_addresses; }
 
  private:
   HeldEvents held_;

@@ -29,6 +29,8 @@ class RawTimeline : public Format {
     return std::nullopt;
   }
 
+  bool pairs_by_size() const override { return true; }
+
  private:
   std::array<std::int64_t, 4> values() const {
     const nlohmann::json event = nlohmann::json::parse(text_, nullptr, false);

@@ -19,6 +19,8 @@ namespace {
 
 using recordings::fail;
 
+constexpr std::string_view event_csv_header = "t_us,addr,bytes,total_allocated,total_reserved";
+
 /// The first characters of a file, unpacked, without the space before them.
 std::string beginning(const std::string& path) {
   recordings::UnpackedFile file(path);
@@ -37,7 +39,7 @@ bool is_trace(std::string_view text) {
 
 recordings::FormatPtr opened(const std::string& path, const std::string& device) {
   const std::string text = beginning(path);
-  if (text.starts_with("t_us,addr,bytes,total_allocated,total_reserved")) return recordings::open_event_csv(path);
+  if (text.starts_with(event_csv_header)) return recordings::open_event_csv(path);
   if (text.starts_with("seq,")) return recordings::open_timeline_csv(path);
   if (text.starts_with('\x80')) return recordings::open_snapshot(path, device);
   if (is_trace(text)) return recordings::open_trace(path, device);
@@ -124,15 +126,22 @@ std::optional<RecordedEvent> RecordingReader::next() {
   return event;
 }
 
+bool RecordingReader::pairs_by_size() const { return state_->format->pairs_by_size(); }
+
 SourceLoc RecordingReader::where() const { return {state_->path, static_cast<int>(state_->row), 0}; }
 
-bool is_recording(const std::string& path) {
-  for (const std::string_view end : {".csv", ".gz", ".pickle", ".pkl"})
-    if (path.ends_with(end)) return true;
-  if (!path.ends_with(".json")) return false;
+RecordingKind recording_kind(const std::string& path) {
+  if (path.ends_with(".csv")) {
+    const bool is_event_csv = beginning(path).starts_with(event_csv_header);
+    return is_event_csv ? RecordingKind::other : RecordingKind::timeline;
+  }
+  for (const std::string_view end : {".gz", ".pickle", ".pkl"})
+    if (path.ends_with(end)) return RecordingKind::other;
+  if (!path.ends_with(".json")) return RecordingKind::none;
   const std::string text = beginning(path);
-  return text.starts_with('[') || text.find("\"traceEvents\"") != std::string::npos ||
-         text.find("\"schemaVersion\"") != std::string::npos;
+  const bool is_trace =
+      text.find("\"traceEvents\"") != std::string::npos || text.find("\"schemaVersion\"") != std::string::npos;
+  return is_trace || text.starts_with('[') ? RecordingKind::other : RecordingKind::none;
 }
 
 void read_recording(const std::string& path, const RecordedSink& sink) {

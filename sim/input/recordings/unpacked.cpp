@@ -2,13 +2,16 @@
 
 #include <zlib.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark::recordings {
 
 UnpackedBuffer::UnpackedBuffer(const std::string& path)
     : path_(path), file_(gzopen(path.c_str(), "rb"), &gzclose), buffer_(1U << 16) {
-  if (!file_) throw InputError({path}, "cannot be read; expected a recording");
+  if (!file_) throw InputError({path}, std::string(std::strerror(errno)) + "; expected a recording");
 }
 
 UnpackedBuffer::int_type UnpackedBuffer::underflow() {

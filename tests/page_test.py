@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the page of `run --report` open without errors, show the right peak, and does its table follow the cursor?
+"""Do the pages of `run --report` and `sweep --report` open without errors, show the right figures, and follow the cursor?
 
 What can be seen in the file alone is checked everywhere; what needs a browser, where chromium is installed.
 
@@ -154,6 +154,43 @@ PROBE = r"""
 </body>"""
 
 
+# The same for the page of a sweep.
+SWEEP_PROBE = r"""
+<script>
+(async () => {
+  const frame = () => new Promise(done => setTimeout(done, 60));
+  while (!tidemark.ready && tidemark.errors.length === 0) await frame();
+  const out = {errors: tidemark.errors, faults: []};
+  try {
+    const {points, scatter, heat} = tidemark;
+    const settings = i => points.axes.map(axis => points.text(axis, i));
+    out.front = points.front.map(settings);
+    out.rows = document.querySelectorAll('#front tr').length - 1;
+    heat.across = points.axes[0];
+    heat.down = points.axes[1];
+    heat.draw();
+    out.cells = [...heat.cells().out.values()].map(cell => [...settings(cell.point).slice(0, 2), cell.value]);
+    out.hover = [];
+    const box = scatter.host.getBoundingClientRect();
+    for (const [x, y, i] of scatter.spots) {
+      scatter.host.dispatchEvent(new MouseEvent('mousemove', {clientX: box.left + x, clientY: box.top + y}));
+      out.hover.push([settings(i), settings(scatter.picked), document.getElementById('point').textContent]);
+    }
+    scatter.host.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}));
+    document.getElementById('theme').click();
+    await frame();
+  } catch (error) {
+    out.faults.push(error.stack);
+  }
+  const probe = document.createElement('pre');
+  probe.id = 'probe';
+  probe.textContent = JSON.stringify(out);
+  document.body.append(probe);
+})();
+</script>
+</body>"""
+
+
 def runs_of(page):
     """The runs a page carries: their heads, with the columns in place ("events.what": [...])."""
     data = zlib.decompress(base64.b64decode(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1], validate=True))
@@ -201,11 +238,11 @@ def file_problem(page, peak):
     return "" if page.count("<script") == page.count("</script") == 3 else "a name opens or closes a script"
 
 
-def in_browser(chromium, page, folder):
+def in_browser(chromium, page, folder, probe=PROBE):
     """What the probe finds in the page."""
     path = folder / "probe.html"
     head, tail = page.rsplit("</body>", 1)
-    path.write_text(head + PROBE + tail, "utf-8")
+    path.write_text(head + probe + tail, "utf-8")
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
                                f"--user-data-dir={profile}", "--window-size=1400,1200", "--virtual-time-budget=20000",
@@ -278,6 +315,46 @@ def overlay_cases(program, chromium, folder, tally):
     tally.case("an overlay in a browser", browser_problem(found, runs[0][2]) or overlay_problem(found, runs))
 
 
+def sweep_problem(found, rows, axes):
+    """The page's front, cells and hover against the CSV's rows."""
+    if found["errors"] or found["faults"]:
+        return "\n".join(found["errors"] + found["faults"])
+    settings = [[row[axis] for axis in axes] for row in rows]
+    peaks = {tuple(s): int(r["peak_bytes"]) for s, r in zip(settings, rows)}
+    front = sorted(tuple(s) for s, r in zip(settings, rows) if r["pareto"] == "1")
+    if sorted(map(tuple, found["front"])) != front or found["rows"] != len(front):
+        return f"the front is {found['front']}, in {found['rows']} rows; not {front}"
+    ascending = [peaks[tuple(s)] for s in found["front"]]
+    if ascending != sorted(ascending):
+        return "the front does not ascend"
+    least = {}
+    for s, peak in peaks.items():
+        least[s[:2]] = min(peak, least.get(s[:2], peak))
+    if {(a, b): value for a, b, value in found["cells"]} != least:
+        return f"the heat map is {found['cells']}, not {least}"
+    # Points may lie on each other; the one that is described has the same peak.
+    for at, picked, text in found["hover"]:
+        if peaks[tuple(at)] != peaks[tuple(picked)] or not all(value in text for value in picked):
+            return f"over {at} the page describes {picked}: {text}"
+    return "" if len(found["hover"]) == len(rows) else "not every point is drawn"
+
+
+def sweep_cases(program, chromium, folder, tally):
+    """The page of a sweep of three axes, of a file with a name that could do harm."""
+    study = folder / 'say "a" <b>&amp;.yaml'
+    study.write_text("model: {family: chain, layers: 12, layer_activation: 100 MB, boundary: 10 MB, forward_time: 1 ms}\n"
+                     "policy: {kind: interval, interval: 1}\nbudget: 700 MB\n"
+                     "sweep: {policy.interval: 1..6, policy.schedule: [per_segment, up_front], model.layers: [12, 24]}\n")
+    page = folder / "sweep.html"
+    code, out, err = run([program, "sweep", study, "--report", page])
+    tally.case("a sweep's page is written", err.decode() if code else "")
+    if code or not chromium:
+        return
+    axes, rows = ["policy.interval", "policy.schedule", "model.layers"], list(csv.DictReader(out.decode().splitlines()))
+    found = in_browser(chromium, page.read_text("utf-8"), folder, SWEEP_PROBE)
+    tally.case("a sweep's page in a browser", sweep_problem(found, rows, axes))
+
+
 def main():
     program, tally = pathlib.Path(sys.argv[1]).resolve(), Tally()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -302,6 +379,7 @@ def main():
             if chromium:
                 tally.case(f"{name}: in a browser", browser_problem(in_browser(chromium, page, folder), peak))
         overlay_cases(program, chromium, folder, tally)
+        sweep_cases(program, chromium, folder, tally)
     tally.finish()
 
 

@@ -5,10 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <optional>
+#include <string>
 
 #include "commands.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/report/output_file.hpp"
+#include "tidemark/report/sweep_page.hpp"
 #include "tidemark/study/sweep.hpp"
 
 namespace tidemark::cli {
@@ -49,6 +52,16 @@ std::int64_t whole_number(const std::string& option, const std::string& text, st
   return value;
 }
 
+void write_page(const Study& study, std::int64_t rows, const std::string& csv, OutputFile& file) {
+  if (rows > most_sweep_page_rows)
+    throw InputError("--report shows at most " + std::to_string(most_sweep_page_rows) + " points, not " +
+                     std::to_string(rows) + "; the CSV is written");
+  SweepPage page{study.file, {}, csv};
+  for (const Axis& axis : study.axes) page.axes.push_back(axis.key);
+  write_sweep_page(page, [&](std::string_view text) { file.write(text); });
+  file.commit();
+}
+
 }  // namespace
 
 int sweep_command(const SweepCommandOptions& options) {
@@ -64,13 +77,22 @@ int sweep_command(const SweepCommandOptions& options) {
     progress.show(done, all, before);
   };
   const Study study = read_study(options.study, options.vary);
+  if (!options.report.empty() && options.report == options.out)
+    throw InputError("--out and --report both name '" + options.out + "'");
   OutputFile file(options.out);
+  std::optional<OutputFile> page;
+  if (!options.report.empty()) page.emplace(options.report);
+  std::string csv;  // for the page
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
-  const SweepOutcome outcome = sweep(study, settings, [&](std::string_view text) { file.write(text); });
+  const SweepOutcome outcome = sweep(study, settings, [&](std::string_view text) {
+    file.write(text);
+    if (page) csv += text;
+  });
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   file.commit();
+  if (page) write_page(study, outcome.rows, csv, *page);
   if (!outcome.whole)
     std::fprintf(stderr, "stopped: %lld rows are written%s\n", static_cast<long long>(outcome.rows),
                  options.out == "-" ? "" : "; --resume goes on from them");

@@ -47,6 +47,7 @@ struct SweepCommandOptions {
   std::string jobs = "0";  // threads; 0 is one a core
   std::string limit;       // rows at most; "" is all
   std::string verify = "4";
+  std::string report;  // a path; "" writes none
   std::string out = "-";
   bool resume = false;
 };

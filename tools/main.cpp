@@ -102,6 +102,7 @@ class CommandLine {
     command->add_option("--verify", sweep_.verify, "Composed rows, drawn at random, to simulate in full as well")
         ->capture_default_str();
     command->add_option("--out", sweep_.out, "The CSV; '-' is stdout")->capture_default_str();
+    command->add_option("--report", sweep_.report, "Write a page for the browser: the points, their front, a heat map");
     command->add_flag("--resume", sweep_.resume, "Go on from the rows that --out holds");
   }
 

@@ -8,6 +8,8 @@ namespace tidemark {
 extern const std::string_view page_html;
 extern const std::string_view page_css;
 extern const std::string_view page_js;
+extern const std::string_view sweep_html;
+extern const std::string_view sweep_js;
 extern const std::string_view dygraphs_js;  // empty: it was not there
 extern const std::string_view dygraphs_css;
 extern const std::string_view dygraphs_version;

@@ -5,6 +5,7 @@
 
 #include "columns.hpp"
 #include "numbered_words.hpp"
+#include "page_file.hpp"
 #include "text_buffer.hpp"
 #include "tidemark/report/holders.hpp"
 #include "tidemark/report/json.hpp"
@@ -55,13 +56,9 @@ class DataWriter {
     events();
     columns_.add("words.stem", words_.stem_of(), [](NameId stem) { return stem; });
     columns_.add("words.number", words_.number_of(), [](std::int64_t number) { return number; });
-    const std::string head = this->head(run);
     std::string out;
-    out.reserve(head.size() + columns_.bytes().size() + 8);
-    for (const std::string* part : {&head, &columns_.bytes()}) {
-      for (unsigned shift = 0; shift < 32; shift += 8) out += static_cast<char>(part->size() >> shift & 0xFFU);
-      out += *part;
-    }
+    add_part(out, head(run));
+    add_part(out, columns_.bytes());
     return out;
   }
 

@@ -48,6 +48,11 @@ std::string html_text(std::string_view text) {
   return out;
 }
 
+void add_part(std::string& out, std::string_view part) {
+  for (unsigned shift = 0; shift < 32; shift += 8) out += static_cast<char>(part.size() >> shift & 0xFFU);
+  out += part;
+}
+
 std::string packed(const std::string& data) { return base64(deflated(data)); }
 
 void fill_page(std::string_view page, const std::map<std::string_view, std::string_view>& parts, const TextSink& sink) {

@@ -11,6 +11,8 @@ namespace tidemark {
 
 /// A text as HTML shows it; invalid UTF-8 becomes U+FFFD.
 std::string html_text(std::string_view text);
+/// Appends a part with its length before it: 4 bytes, the lowest first.
+void add_part(std::string& out, std::string_view part);
 /// Deflated, then base64: no byte of the data can end the element it stands in.
 std::string packed(const std::string& data);
 /// Hands on the template with each @NAME@ replaced.

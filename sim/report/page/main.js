@@ -1,7 +1,5 @@
 // Brings the parts together, and listens to buttons and keys.
 
-function setTheme(theme) { document.documentElement.dataset.theme = theme; }
-
 function showLegend(model, tide, event) {
   const kinds = model.categories.length;
   document.getElementById('legend').replaceChildren(...[...tide.series].reverse().map(c => {
@@ -80,7 +78,7 @@ function main(models) {
     'zoom-in': () => tide.zoom(0.5), 'zoom-out': () => tide.zoom(2), 'zoom-all': () => tide.all(),
     'to-peak': () => { tide.setCursor(tide.model.peak); tide.reveal(); },
     theme: () => {
-      setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+      setTheme(isDark() ? 'light' : 'dark');
       tide.graph.updateOptions({gridLineColor: css('--line'), axisLineColor: css('--line')});
       lives.draw();
     },
@@ -110,7 +108,6 @@ function main(models) {
   document.documentElement.dataset.ready = 'yes';
 }
 
-setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
 readBytes().then(bytes => {
   const runs = parts(bytes);
   const models = [];

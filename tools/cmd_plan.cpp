@@ -39,8 +39,9 @@ int plan_command(const PlanOptions& options) {
       throw InputError("--budget must be a size with a unit, such as 40GiB, not '" + options.budget + "'");
   }
   const std::optional<Bytes> device = scenario.device.usable ? scenario.device.usable : scenario.device.capacity;
-  if (!scenario.budget && device) scenario.budget = *device - scenario.device.non_torch;
+  if (!scenario.budget && device) scenario.budget = *device;
   if (!scenario.budget) throw InputError("plan needs a budget: --budget SIZE, 'budget' or a device in the scenario");
+  *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
   if (!options.express.empty() && options.express != "megatron")
     throw InputError("--express must be megatron, not '" + options.express + "'");
   const PlanAnswer answer = find_plan(scenario, *scenario.budget, options.method);

@@ -41,6 +41,16 @@ struct PlanOptions {
 };
 [[nodiscard]] int plan_command(const PlanOptions& options);
 
+struct FitOptions {
+  std::string scenario;
+  std::string vary;  // the key
+  std::vector<std::string> sets;
+  std::string budget;      // "" is the scenario's, or the device's usable bytes
+  std::string from, most;  // "" is the scenario's own value, and 2^20
+  bool json = false;
+};
+[[nodiscard]] int fit_command(const FitOptions& options);
+
 struct SweepCommandOptions {
   std::string study;
   std::vector<std::string> vary;

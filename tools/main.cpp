@@ -26,6 +26,7 @@ class CommandLine {
     add_run();
     add_sweep();
     add_plan();
+    add_fit();
     add_formula();
     add_check();
     add_compare();
@@ -121,6 +122,21 @@ class CommandLine {
     command->add_option("--set", plan_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+
+  void add_fit() {
+    CLI::App* command = add("fit", "Find the largest value of a key with which a scenario fits: exit 1 when none does.",
+                            [this] { return fit_command(fit_); });
+    command->add_option("scenario", fit_.scenario, "Scenario file (YAML)")->required();
+    command->add_option("--vary", fit_.vary, "A whole number: batch.size, batch.sequence, model.layers, ...")
+        ->required();
+    command->add_option("--budget", fit_.budget, "What must hold it, such as 40GiB; else the device");
+    command->add_option("--from", fit_.from, "Where the search starts; else the scenario's own value, or 1");
+    command->add_option("--most", fit_.most, "The largest value to try; else 1048576");
+    command->add_option("--set", fit_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_flag("--json", fit_.json, "Print one JSON object");
   }
 
   void add_formula() {
@@ -250,6 +266,7 @@ class CommandLine {
   RunOptions run_;
   SweepCommandOptions sweep_;
   PlanOptions plan_;
+  FitOptions fit_;
   FormulaOptions formula_;
   CheckOptions check_;
   CompareOptions compare_;

@@ -30,6 +30,7 @@ class AllocatorSeam {
                               .storage = at.index,
                               .op = at.op,
                               .requested = storage.bytes,
+                              .stream = at.stream,
                               .figures = allocator_->figures()};
   }
   void free(StorageId storage, Stream stream, Nanos now, Nanos ready) {

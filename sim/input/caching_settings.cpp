@@ -120,7 +120,8 @@ CachingSettings read_caching(const YamlMap& map, const Device& device) {
     const std::string name(field.key->name);
     if (name == "kind") continue;
     if (name == "capacity") {
-      settings.capacity = settings.available = size(field);
+      settings.capacity = size(field);
+      settings.available = *settings.capacity - device.non_torch;
     } else if (name == "expandable_segments") {
       settings.expandable_segments = boolean(field);
     } else {

@@ -20,7 +20,11 @@ Device device_of(const DocPtr& root, const std::string& name) {
     device.usable = size(*field);
     if (device.capacity && *device.usable > *device.capacity) field->fail("'usable' is above 'capacity'");
   }
-  device.non_torch = map.get("non_torch", size, Bytes{});
+  if (const auto field = map.optional("non_torch")) {
+    device.non_torch = size(*field);
+    const auto usable = device.usable ? device.usable : device.capacity;
+    if (usable && device.non_torch >= *usable) field->fail("'non_torch' leaves nothing of what is usable");
+  }
   if (const auto field = map.optional("flops"))
     for (const Field& rate : YamlMap(field->value, block("device_flops")).fields())
       device.flops[static_cast<std::size_t>(*parse_dtype(rate.key->name))] = flop_rate(rate);

@@ -82,12 +82,49 @@ void write_cost(JsonWriter& out, const StepFigures& figures) {
   out.member("hfu", figures.hfu);
 }
 
+void write_out_of_memory(JsonWriter& out, const OutOfMemoryFigures& failed) {
+  out.begin_object("out_of_memory");
+  out.member("step", failed.moment.step);
+  out.member("time_ns", failed.moment.time);
+  out.member("op", named(failed.moment.op));
+  out.member("phase", to_string(failed.moment.phase));
+  out.member("tensor", failed.tensor);
+  out.member("requested_bytes", failed.requested);
+  out.member("live_bytes", failed.moment.bytes);
+  out.member("allocated_bytes", failed.allocator.allocated);
+  out.member("active_bytes", failed.allocator.active);
+  out.member("reserved_bytes", failed.allocator.reserved);
+  out.member("inactive_split_bytes", failed.allocator.inactive_split);
+  const auto figure = [&](Bytes Shortage::*which) {
+    return failed.shortage ? std::optional((*failed.shortage).*which) : std::nullopt;
+  };
+  out.member("needed_bytes", figure(&Shortage::needed));
+  out.member("device_free_bytes", figure(&Shortage::device_free));
+  out.member("largest_free_bytes", figure(&Shortage::largest_free));
+  out.member("would_have_fitted_bytes", figure(&Shortage::would_have_fitted));
+  out.end_object();
+}
+
 void write_fit(JsonWriter& out, const Summary& summary) {
   out.member("allocated_peak_bytes", summary.allocated_peak);
   out.member("reserved_peak_bytes", summary.reserved_peak);
   out.member("limit_bytes", summary.limit);
+  out.member("non_torch_bytes", summary.non_torch);
   out.member("fits", summary.fits);
+  out.member("fits_by", summary.by);
   out.member("margin_bytes", summary.margin);
+}
+
+/// What an allocator model has to say, where one ran.
+void write_allocator(JsonWriter& out, const Summary& summary) {
+  if (summary.allocator.empty()) return out.null("allocator");
+  out.begin_object("allocator");
+  out.member("kind", summary.allocator);
+  if (summary.out_of_memory)
+    write_out_of_memory(out, *summary.out_of_memory);
+  else
+    out.null("out_of_memory");
+  out.end_object();
 }
 
 /// What the policy did to the peak.
@@ -130,6 +167,7 @@ std::string summary_json(const Summary& summary) {
   write_levels(out, summary.last());
   out.member("steady_bytes", summary.last().end);
   write_fit(out, summary);
+  write_allocator(out, summary);
   write_cost(out, summary.last());
   write_policy(out, summary);
   out.member("events", summary.events);

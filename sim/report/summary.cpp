@@ -161,18 +161,44 @@ std::vector<PeakTensor> list_tensors(const Step& step, const Timeline& timeline,
   return out;
 }
 
-void judge_fit(const Timeline& timeline, const ScenarioFacts& facts, Summary& summary) {
+OutOfMemoryFigures out_of_memory_figures(const Step& step, const Timeline& timeline) {
+  const OutOfMemory& failed = *timeline.out_of_memory;
+  const MemoryEvent& event = timeline.events[failed.event];
+  OutOfMemoryFigures out;
+  out.moment = {.bytes = event.live - failed.requested, .step = 0, .time = event.time, .op = "", .layer = ""};
+  if (failed.op != no_id) {
+    const StepOp& op = step.ops[failed.op];
+    out.moment.step = op.step;
+    out.moment.op = step.names[op.name];
+    out.moment.layer = layer_name(step, op.layer);
+    out.moment.phase = op.phase;
+  }
+  out.tensor = step.names[step.storages[failed.storage].name];
+  out.requested = failed.requested;
+  out.allocator = failed.figures;
+  out.shortage = failed.shortage;
+  return out;
+}
+
+void judge_fit(const Step& step, const Timeline& timeline, const ScenarioFacts& facts, Summary& summary) {
   const AllocatorColumn& allocator = timeline.allocator;
   if (!allocator.allocated.empty()) summary.allocated_peak = std::ranges::max(allocator.allocated);
   if (!allocator.reserved.empty()) summary.reserved_peak = std::ranges::max(allocator.reserved);
   summary.limit = facts.budget ? facts.budget : facts.usable;
   summary.limit_name = facts.budget ? "the budget" : facts.device;
-  if (timeline.out_of_memory) {
-    summary.fits = false;
-  } else if (summary.limit) {
+  summary.non_torch = facts.non_torch;
+  summary.allocator = facts.allocator;
+  if (summary.limit || timeline.out_of_memory)
+    summary.by = summary.reserved_peak || timeline.out_of_memory ? "reserved" : "live";
+  if (summary.limit) {
     summary.margin = *summary.limit - summary.reserved_peak.value_or(timeline.peak);
     summary.fits = summary.margin->count >= 0;
   }
+  if (!timeline.out_of_memory) return;
+  summary.out_of_memory = out_of_memory_figures(step, timeline);
+  summary.fits = false;
+  summary.margin.reset();
+  if (const auto& why = timeline.out_of_memory->shortage) summary.margin = why->device_free - why->needed;
 }
 
 /// The largest tensors at the peak that a policy could do something about: "a, b, c".
@@ -251,7 +277,7 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.no_checkpoint_peak = facts.no_checkpoint_peak;
   if (facts.textbook) out.textbook = compare_with_textbook(*facts.textbook, step, storages);
   if (step.parameters > 0) out.parameters = step.parameters;
-  judge_fit(timeline, facts, out);
+  judge_fit(step, timeline, facts, out);
   out.events = timeline.events.size();
   out.ops = step.ops.size();
   add_new(out.warnings, facts.warnings);

@@ -109,11 +109,18 @@ class Page {
     if (!s_.fits) return;
     const std::string answer = *s_.fits ? paint(Ink::green, "yes") : paint(Ink::red, "no");
     text_ += paint(Ink::bold, left("Fits", label_width)) + answer;
-    if (s_.margin)
-      text_ += fmt::format(", {} {} the {} of {}\n", pretty(magnitude(*s_.margin)), *s_.fits ? "below" : "above",
-                           pretty(*s_.limit), shortened(style_, s_.limit_name, 20));
-    else
+    if (s_.out_of_memory) {
       text_ += ", the allocator runs out of memory\n";
+      labelled("", out_of_memory_text(*s_.out_of_memory));
+      return;
+    }
+    const std::string by =
+        fmt::format("({} bytes{})", *s_.by, s_.non_torch.count > 0 ? "; " + pretty(s_.non_torch) + " are outside" : "");
+    const std::string line =
+        fmt::format(", {} {} the {} of {}", pretty(magnitude(*s_.margin)), *s_.fits ? "below" : "above",
+                    pretty(*s_.limit), shortened(style_, s_.limit_name, 20));
+    const bool one_line = label_width + 4 + columns(line) + columns(by) <= width_;
+    text_ += line + (one_line ? " " : "\n" + std::string(label_width, ' ')) + by + "\n";
   }
 
   std::string bar(double share, std::size_t room) const {
@@ -305,6 +312,19 @@ class Page {
 };
 
 }  // namespace
+
+std::string out_of_memory_text(const OutOfMemoryFigures& failed) {
+  const auto bytes = [](Bytes amount) { return fmt::format("{} ({} B)", pretty(amount), grouped(amount.count)); };
+  const std::string where = failed.moment.op.empty() ? "" : "in ";
+  std::string out =
+      fmt::format("out of memory {}, step {}: '{}' asks for {}, with {} allocated and {} reserved",
+                  where + moment_text(failed.moment), failed.moment.step, failed.tensor, bytes(failed.requested),
+                  bytes(failed.allocator.allocated), bytes(failed.allocator.reserved));
+  if (!failed.shortage) return out;
+  const Shortage& why = *failed.shortage;
+  return out + fmt::format("; the device has {} left, the largest free block is {}; {} would have fitted",
+                           bytes(why.device_free), bytes(why.largest_free), bytes(why.would_have_fitted));
+}
 
 std::string summary_text(const Summary& summary, const std::string& chart, const TerminalStyle& style) {
   return Page(summary, style).write(chart);

@@ -15,18 +15,6 @@ namespace {
 
 std::string bytes(Bytes amount) { return fmt::format("{} ({} B)", pretty(amount), amount.count); }
 
-std::string out_of_memory_note(const Step& step, const OutOfMemory& failed, const CachingModel& model) {
-  const Shortage why = model.allocator().shortage(failed.requested);
-  const std::string op =
-      failed.op == no_id ? "the initial storages" : "op '" + step.names[step.ops[failed.op].name] + "'";
-  return fmt::format(
-      "out of memory at {}: '{}' asks for {}; {} are reserved and {} allocated, the device has {} left, the largest "
-      "free "
-      "block is {}; {} would have fitted",
-      op, step.names[step.storages[failed.storage].name], bytes(failed.requested), bytes(failed.figures.reserved),
-      bytes(failed.figures.allocated), bytes(why.device_free), bytes(why.largest_free), bytes(why.would_have_fitted));
-}
-
 Allocation with_caching(const Scenario& scenario, const Step& step) {
   Allocation out;
   std::deque<CachingModel> models;
@@ -38,9 +26,10 @@ Allocation with_caching(const Scenario& scenario, const Step& step) {
     if (const auto retries = model.allocator().counters().retries; retries > 0)
       out.notes.push_back(fmt::format("the allocator gave back its whole cache {} time{} and asked the device again",
                                       retries, retries == 1 ? "" : "s"));
-  if (const auto& failed = out.timeline.out_of_memory) {
-    const std::int16_t rank = step.storages[failed->storage].rank;
-    out.notes.push_back(out_of_memory_note(step, *failed, models[static_cast<std::size_t>(rank)]));
+  if (auto& failed = out.timeline.out_of_memory) {
+    const CachingModel& model = models[static_cast<std::size_t>(step.storages[failed->storage].rank)];
+    failed->shortage =
+        model.allocator().shortage(failed->requested, static_cast<CachingAllocator::StreamId>(failed->stream));
   }
   return out;
 }

@@ -14,7 +14,10 @@ bool recomputes(const Plan& plan) {
   return std::ranges::any_of(plan.steps, [](const PlanStep& step) { return step.action == Action::recompute; });
 }
 
-std::optional<Bytes> usable_bytes(const Device& device) {
+/// What the device, or the allocator's own capacity, leaves to the framework.
+std::optional<Bytes> usable_bytes(const Scenario& scenario) {
+  if (scenario.caching && scenario.caching->available) return scenario.caching->available;
+  const Device& device = scenario.device;
   const std::optional<Bytes> usable = device.usable ? device.usable : device.capacity;
   return usable ? std::optional(*usable - device.non_torch) : std::nullopt;
 }
@@ -69,9 +72,12 @@ ScenarioFacts plain_facts(const Scenario& scenario) {
   facts.name = scenario.name;
   facts.profile = scenario.training.profile;
   facts.device = scenario.device.name;
-  facts.usable = usable_bytes(scenario.device);
+  facts.usable = usable_bytes(scenario);
+  if (facts.usable && facts.device.empty()) facts.device = "the device";
+  if (scenario.allocator != "live") facts.allocator = scenario.allocator;
+  facts.non_torch = scenario.device.non_torch;
   facts.flops_per_second = scenario.device.flops[static_cast<std::size_t>(scenario.training.dtypes.compute)];
-  facts.budget = scenario.budget;
+  if (scenario.budget) facts.budget = *scenario.budget - scenario.device.non_torch;
   return facts;
 }
 

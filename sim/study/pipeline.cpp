@@ -5,6 +5,7 @@
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/step/lower.hpp"
+#include "tidemark/step/workspaces.hpp"
 #include "tidemark/study/allocation.hpp"
 
 namespace tidemark {
@@ -28,12 +29,22 @@ Step lower_model(const Program& program, const Plan& plan, const Scenario& scena
   return lower(program, plan, scenario.training);
 }
 
+/// What the device's cuBLAS keeps; kernels of other devices have none.
+Bytes cublas_workspace(const Scenario& scenario) {
+  const std::string& kernels = scenario.training.profile.kernels;
+  if (!kernels.starts_with("cuda-") && kernels != "transformer-engine") return {};
+  const auto found = scenario.device.workspaces.find("cublas");
+  return found == scenario.device.workspaces.end() ? Bytes{} : found->second;
+}
+
 }  // namespace
 
 Plan plan_of(const Scenario& scenario, const Outline& outline) { return make_plan(scenario.policy, outline); }
 
 Step lower(const Scenario& scenario, const Plan& plan) {
-  return std::visit([&](const auto& model) { return lower_model(model, plan, scenario); }, scenario.model);
+  Step step = std::visit([&](const auto& model) { return lower_model(model, plan, scenario); }, scenario.model);
+  keep_cublas_workspace(step, cublas_workspace(scenario));
+  return step;
 }
 
 Run run(const Scenario& scenario) {

@@ -7,6 +7,7 @@
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/scenario.hpp"
+#include "tidemark/report/text.hpp"
 #include "tidemark/study/facts.hpp"
 #include "tidemark/study/pipeline.hpp"
 
@@ -85,7 +86,10 @@ TEST_CASE("allocator of a scenario: what it reserves, and when the device has to
     CHECK(result.timeline.out_of_memory.has_value() == c.fails);
     const Summary summary = summarize(result.step, result.timeline, scenario_facts(scenario, result));
     if (c.columns && !c.fails) CHECK(*summary.reserved_peak >= result.timeline.peak);
-    if (c.fails) CHECK(summary.fits == false);
-    if (c.fails) CHECK(result.notes.back().starts_with("out of memory at op '"));
+    if (!c.fails) continue;
+    CHECK(summary.fits == false);
+    REQUIRE(summary.out_of_memory);
+    CHECK(summary.margin->count < 0);
+    CHECK(out_of_memory_text(*summary.out_of_memory).starts_with("out of memory in forward of "));
   }
 }

@@ -111,8 +111,11 @@ TEST_CASE("json: the summary of the small tide") {
   )" + figures + R"(  "allocated_peak_bytes": null,
   "reserved_peak_bytes": null,
   "limit_bytes": 279,
+  "non_torch_bytes": 0,
   "fits": false,
+  "fits_by": "live",
   "margin_bytes": -1,
+  "allocator": null,
   "flops": {
     "forward": 18,
     "recompute": 7,

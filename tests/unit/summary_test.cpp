@@ -201,9 +201,10 @@ TEST_CASE("summary: with an allocator, reserved bytes decide") {
   CHECK(s.reserved_peak == Bytes{512});
   CHECK(s.fits == false);
   CHECK(s.margin == Bytes{-12});
-  timeline.out_of_memory = OutOfMemory{};
+  timeline.out_of_memory = OutOfMemory{.storage = 0};
   s = summarize(made.step, timeline, facts);
   CHECK(s.fits == false);
+  CHECK(s.by == "reserved");
   CHECK(s.margin == std::nullopt);
 }
 

@@ -48,7 +48,7 @@ profile ideal: runtime ideal, kernels ideal, code reference, loop plain
 1,234,567 parameters · 1 step · 7 ops · 18 allocations and frees
 
 Peak        280 B  backward of layers.0.a, at 55 ns
-Fits        no, 1 B above the 279 B of the budget
+Fits        no, 1 B above the 279 B of the budget (live bytes)
 Policy      1 of 2 blocks runs again
             as high as without checkpointing, 280 B
 
@@ -108,6 +108,7 @@ frees
 
 Peak        280 B  backward of layers.0.a, at 55 ns
 Fits        no, 1 B above the 279 B of the budget
+            (live bytes)
 Policy      1 of 2 blocks runs again
             as high as without checkpointing, 280 B
 
@@ -218,8 +219,8 @@ TEST_CASE("text: does it fit, and what did the policy bring") {
     std::string line;
   };
   const Case cases[] = {
-      {"fits the device", {}, Bytes{2048}, {}, "Fits        yes, 1.73 KiB below the 2.00 KiB of dev\n"},
-      {"over the budget", Bytes{200}, Bytes{2048}, {}, "Fits        no, 80 B above the 200 B of the budget\n"},
+      {"fits the device", {}, Bytes{2048}, {}, "Fits        yes, 1.73 KiB below the 2.00 KiB of dev (live bytes)\n"},
+      {"over the budget", Bytes{200}, Bytes{2048}, {}, "Fits        no, 80 B above the 200 B of the budget (live bytes)\n"},
       {"lower", {}, {}, Bytes{400}, "Policy      120 B (30.0 %) lower than without checkpointing, 400 B\n"},
       {"higher", {}, {}, Bytes{200}, "Policy      80 B (40.0 %) higher than without checkpointing, 200 B\n"},
   };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "tidemark/base/units.hpp"
 #include "tidemark/base/vocabulary.hpp"
@@ -21,13 +22,25 @@ struct AllocatorFigures {
   friend bool operator==(const AllocatorFigures&, const AllocatorFigures&) = default;
 };
 
+/// Why a request failed, and what would not have.
+struct Shortage {
+  Bytes requested;
+  Bytes needed;             // rounded, as a new reservation
+  Bytes device_free;        // left on the device for this process
+  Bytes largest_free;       // block of this stream that could be handed out
+  Bytes would_have_fitted;  // the largest request that would have been served
+  friend bool operator==(const Shortage&, const Shortage&) = default;
+};
+
 /// An answer, not an error: the request that the device could not serve.
 struct OutOfMemory {
   std::size_t event = 0;  // index into Timeline::events of the alloc that failed
   StorageId storage = no_id;
   OpId op = no_id;
   Bytes requested;
-  AllocatorFigures figures;  // when it failed
+  Stream stream = Stream::compute;
+  AllocatorFigures figures;               // when it failed
+  std::optional<Shortage> shortage = {};  // where the allocator can tell
   friend bool operator==(const OutOfMemory&, const OutOfMemory&) = default;
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tidemark/base/units.hpp"
+#include "tidemark/engine/allocator.hpp"
 #include "tidemark/engine/free_list.hpp"
 
 namespace tidemark {
@@ -108,16 +109,6 @@ struct Reservation {
   bool expandable = false;
   std::vector<Block> blocks;
   friend bool operator==(const Reservation&, const Reservation&) = default;
-};
-
-/// Why a request failed, and what would not have.
-struct Shortage {
-  Bytes requested;
-  Bytes needed;             // rounded, as a new reservation
-  Bytes device_free;        // left on the device for this process
-  Bytes largest_free;       // block of this stream that could be handed out
-  Bytes would_have_fitted;  // the largest request that would have been served
-  friend bool operator==(const Shortage&, const Shortage&) = default;
 };
 
 class CachingAllocator {

@@ -52,6 +52,8 @@ struct Block {
 const std::vector<Block>& blocks();
 /// Throws InternalError for a block that is not in the table.
 const Block& block(std::string_view name, std::string_view variant = "");
+/// The keys that a path such as "policy.interval" names, one for each variant of a block that has it.
+std::vector<const Key*> keys_at(std::string_view path);
 /// The variants of a block, in table order.
 std::vector<std::string> variants(std::string_view name);
 

@@ -26,8 +26,10 @@ struct ScenarioFacts {
   Profile profile;
   std::string device;                       // its name; "" without one
   std::optional<Bytes> usable;              // bytes the device leaves to the framework, non-torch bytes taken off
+  Bytes non_torch;                          // bytes outside the framework
   double flops_per_second = 0;              // of the device in the compute data type; 0 is not known
-  std::optional<Bytes> budget;              // what the peak must not pass; else `usable` decides
+  std::optional<Bytes> budget;              // in place of `usable`; non-torch bytes are taken off here too
+  std::string allocator;                    // the model's kind; "" without one
   std::string policy;                       // what runs again, in a sentence; "" when nothing does
   std::optional<Bytes> no_checkpoint_peak;  // of the same scenario under policy none
   std::optional<Textbook> textbook;         // a policy of equal layers in segments of K
@@ -56,6 +58,16 @@ struct PeakTensor {
   Bytes drop;                  // by how much the peak of the whole run falls without it
   std::string held_by;
   friend bool operator==(const PeakTensor&, const PeakTensor&) = default;
+};
+
+/// The request that the device could not serve.
+struct OutOfMemoryFigures {
+  Moment moment;  // `bytes`: live, without the request
+  std::string tensor;
+  Bytes requested;
+  AllocatorFigures allocator;
+  std::optional<Shortage> shortage;
+  friend bool operator==(const OutOfMemoryFigures&, const OutOfMemoryFigures&) = default;
 };
 
 /// Loss counts as forward. What an optimizer computes is in `total` only.
@@ -98,10 +110,14 @@ struct Summary {
   std::optional<Bytes> no_checkpoint_peak;
   std::optional<TextbookComparison> textbook;
   std::optional<Bytes> allocated_peak, reserved_peak;
-  std::string limit_name;  // "the budget", or the device's name
-  std::optional<Bytes> limit;
-  std::optional<bool> fits;  // reserved bytes where an allocator ran, else live bytes, against the limit
-  std::optional<Bytes> margin;
+  std::string limit_name;         // "the budget", or the device's name
+  std::optional<Bytes> limit;     // of the framework: what is outside it is taken off
+  Bytes non_torch;                // that
+  std::optional<std::string> by;  // "reserved" where an allocator ran, else "live": what was held against the limit
+  std::optional<bool> fits;       // false when out of memory, even without a limit
+  std::optional<Bytes> margin;    // of the limit; out of memory: what is missing, below 0
+  std::string allocator;          // the model's kind; "" when only live bytes ran
+  std::optional<OutOfMemoryFigures> out_of_memory;
   std::size_t events = 0;
   std::size_t ops = 0;
   std::vector<std::string> warnings;

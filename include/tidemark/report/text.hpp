@@ -12,6 +12,9 @@ namespace tidemark {
 /// within the style's width, or 60.
 std::string summary_text(const Summary& summary, const std::string& chart, const TerminalStyle& style);
 
+/// "out of memory in ..., step 1: 'x' asks for ...; the device has ... left, ... would have fitted".
+std::string out_of_memory_text(const OutOfMemoryFigures& failed);
+
 /// 1234567 as "1,234,567".
 std::string grouped(std::int64_t value);
 

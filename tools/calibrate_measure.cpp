@@ -35,11 +35,18 @@ void run_once(native::Machine& machine, const Candidate& candidate) {
   candidate.model.train(machine);
 }
 
+/// Kinds and work are the simulated ops', times the native ones': they must be the same ops.
+void check_same(const std::vector<native::OpRecord>& ops, const Candidate& candidate) {
+  const Step& step = candidate.step;
+  const bool same = std::ranges::equal(ops, step.ops, [&](const native::OpRecord& native, const StepOp& simulated) {
+    return native.name.text() == step.names[simulated.name] && native.flops == simulated.flops;
+  });
+  if (!same) throw InternalError("the native step and the simulated one differ: " + candidate.model.name);
+}
+
 /// An op lasts until the next one starts: what the program does between two kernels is part of what the first one
 /// costs.
 void add_times(const std::vector<native::OpRecord>& ops, Candidate& candidate) {
-  if (ops.size() != candidate.step.ops.size())
-    throw InternalError("the native step and the simulated one differ: " + candidate.model.name);
   for (std::size_t i = candidate.first; i < ops.size(); ++i)
     candidate.times[i - candidate.first].push_back((i + 1 == ops.size() ? ops[i].end_ns : ops[i + 1].start_ns) -
                                                    ops[i].start_ns);
@@ -97,7 +104,10 @@ std::vector<MeasuredOp> measure_ops(const MeasureOptions& options) {
   native::Machine machine;
   std::vector<Candidate> candidates;
   for (CalibrationModel& model : calibration_models()) candidates.push_back(prepared(std::move(model)));
-  for (const Candidate& candidate : candidates) run_once(machine, candidate);  // the arena is warm from here on
+  for (const Candidate& candidate : candidates) {  // the arena is warm from here on
+    run_once(machine, candidate);
+    check_same(machine.record.ops(), candidate);
+  }
   for (int round = 1; round <= options.rounds; ++round) {
     for (Candidate& candidate : candidates) {
       run_once(machine, candidate);  // finds the caches as another model has left them

@@ -45,6 +45,7 @@ TEST_CASE("native MLP: every event, FLOP and level is the simulated one") {
     int layers, segment;  // segment 0: policy none
     bool save_pre_activation, hold_out;
     int steps, rows, width, hidden;
+    std::string policy = {};  // that comes to such segments
   };
   std::vector<Case> cases;
   for (const int layers : {4, 7, 12, 36})
@@ -54,16 +55,25 @@ TEST_CASE("native MLP: every event, FLOP and level is the simulated one") {
   cases.push_back({5, 2, false, true, 3, 2, 8, 3});
   cases.push_back({6, 3, true, true, 2, 1, 4, 9});
   cases.push_back({6, 0, false, false, 2, 3, 2, 2});
-  CHECK(cases.size() >= 50);
+  for (const int layers : {4, 5, 9, 16, 25, 36}) {
+    cases.push_back({layers, 1, false, false, 1, 3, 2, 4, "full"});
+    cases.push_back({layers, layers, false, false, 1, 3, 2, 4, "whole"});
+  }
+  cases.push_back({9, 3, false, false, 1, 3, 2, 4, "sqrt"});
+  cases.push_back({36, 6, false, false, 1, 3, 2, 4, "sqrt"});
+  CHECK(cases.size() >= 60);
+  MESSAGE(cases.size() << " settings of the MLP, each equal in every event");
   for (const Case& c : cases) {
-    const std::string scenario =
-        "profile: reference\nsteps: " + std::to_string(c.steps) +
-        "\nmodel: {family: mlp, layers: " + std::to_string(c.layers) + ", rows: " + std::to_string(c.rows) +
-        ", width: " + std::to_string(c.width) + ", hidden: " + std::to_string(c.hidden) +
-        (c.save_pre_activation ? ", save_pre_activation: true" : "") +
-        "}\nloop: {logits_held: " + (c.hold_out ? "true" : "false") +
-        "}\npolicy: " + (c.segment == 0 ? "none" : "{kind: interval, interval: " + std::to_string(c.segment) + "}") +
-        "\n";
+    const std::string scenario = "profile: reference\nsteps: " + std::to_string(c.steps) +
+                                 "\nmodel: {family: mlp, layers: " + std::to_string(c.layers) +
+                                 ", rows: " + std::to_string(c.rows) + ", width: " + std::to_string(c.width) +
+                                 ", hidden: " + std::to_string(c.hidden) +
+                                 (c.save_pre_activation ? ", save_pre_activation: true" : "") +
+                                 "}\nloop: {logits_held: " + (c.hold_out ? "true" : "false") + "}\npolicy: " +
+                                 (!c.policy.empty() ? c.policy
+                                  : c.segment == 0  ? "none"
+                                                    : "{kind: interval, interval: " + std::to_string(c.segment) + "}") +
+                                 "\n";
     CAPTURE(scenario);
     const Run run = tidemark::run(parse_scenario(scenario, "case"));
     const std::int64_t segment = native::segment_length(plan_for_native(run), c.layers);

@@ -139,11 +139,14 @@ TEST_CASE("native transformer: every event, FLOP and level is the simulated one,
         ++cases;
       }
   CHECK(cases > 30);
+  MESSAGE(cases << " settings of the block chain in segments, each equal in every event");
 }
 
 TEST_CASE("native transformer: every event, FLOP and level is the simulated one, any policy") {
-  for (const int layers : {4, 7})
+  for (const int layers : {4, 7, 12})
     for (const std::string& policy : policies()) check_equal({.shape = small(layers), .policy = policy});
+  const std::size_t cases = 3 * policies().size();
+  MESSAGE(cases << " settings of the block chain under other policies, each equal in every event");
 }
 
 TEST_CASE("native transformer: every event, FLOP and level is the simulated one, other shapes and loops") {

@@ -8,10 +8,12 @@ import csv
 import json
 import pathlib
 import pickle
+import re
 import sys
 import tempfile
 
 from harness import ROOT, Tally, run
+from page_test import runs_of
 
 SCENARIOS = ["gpt2-small-every-3", "chain-seed-36", "chain-64-nested", "mlp-reference", "llama-3.1-8b-selective"]
 TORCH_CATEGORIES = ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail",
@@ -29,6 +31,10 @@ def rows_of(path):
 def trace_problem(trace, rows, peak):
     """What the trace-event rules or our own figures say against it."""
     events = [e for e in trace["traceEvents"] if e["ph"] != "M"]
+    if not {e["ph"] for e in events} <= set("XCisf"):  # every slice is complete: no B waits for its E
+        return "an event of another kind"
+    if any(type(value) is not int for e in events if e["ph"] == "C" for value in e["args"].values()):
+        return "a counter that is no whole number"
     if any(a["ts"] > b["ts"] for a, b in zip(events, events[1:])):
         return "times do not ascend"
     counters = [e["args"]["bytes"] for e in events if e["ph"] == "C" and e["name"] == "live_bytes"]
@@ -38,10 +44,10 @@ def trace_problem(trace, rows, peak):
     for e in events:
         if e["ph"] == "C" and e["name"] != "live_bytes":
             last[e["name"]] = e["args"]["bytes"]
-    if sum(last.values()) != rows[-1][5]:
+    if sum(last.values()) != (rows[-1][5] if rows else 0):
         return "the categories do not add up"
     instants = [e for e in events if e["ph"] == "i"]
-    if [e["args"]["bytes"] for e in instants] != [peak]:
+    if [e["args"]["bytes"] for e in instants] != [peak] * bool(rows):
         return f"the peak's instant says {instants}"
     slices = [e for e in events if e["ph"] == "X"]
     if any(e["dur"] < 0 for e in slices):
@@ -112,6 +118,55 @@ def snapshot_problem(snapshot, rows, peak):
     return "" if max(levels) == peak else f"peak {max(levels)}, not {peak}"
 
 
+def raw_peak(raw):
+    """Of the raw timeline, as PyTorch's MemoryProfileTimeline sums it up."""
+    level = highest = 0
+    for _, action, size, _ in raw:
+        level += size if action in (1, 2, 4) else 0
+        highest = max(highest, level)
+    return highest
+
+
+def page_peak(page):
+    """Of the columns a page carries."""
+    data = runs_of(page)[0]
+    level = highest = born = 0
+    for what in data["events.what"]:
+        level += -data["storages.bytes"][born - what] if what else data["storages.bytes"][born]
+        born += what == 0
+        highest = max(highest, level)
+    return highest
+
+
+def same_peak_problem(program, scenario, folder):
+    """The peak, to the byte, by each way out of the program. (The snapshot's is compared where it is replayed.)"""
+    _, text, _ = run([program, "run", scenario, "--report", folder / "p.html", "--timeline", folder / "p.csv", "--trace",
+                      folder / "p.json", "--timeline-json", folder / "p.raw", "--ops", folder / "o.csv"])
+    problem, summary, rows, trace, raw, snapshot = exports(program, scenario, folder)
+    if problem:
+        return problem
+    said = re.search(r"^Peak +.*?(?:\(([\d,]+) B\)|(\d+) B)", text.decode(), re.MULTILINE)
+    with open(folder / "o.csv", newline="", encoding="utf-8") as file:
+        ops = max(int(row["peak_bytes"]) for row in csv.DictReader(file))
+    page = (folder / "p.html").read_text("utf-8")
+    peaks = {"summary": int((said[1] or said[2]).replace(",", "")), "JSON": summary["peak_bytes"], "CSV": max(r[5] for r in rows),
+             "ops CSV": ops, "report's summary": runs_of(page)[0]["summary"]["peak_bytes"], "report's events": page_peak(page),
+             "trace": trace["otherData"]["peak_bytes"], "raw timeline": raw_peak(raw)}
+    return (snapshot_problem(snapshot, rows, peaks["summary"]) or
+            ("" if len(set(peaks.values())) == 1 else f"peaks are {peaks}"))
+
+
+def torch_problem(folder):
+    """What PyTorch's own viewer says of our snapshot, where there is a PyTorch with one."""
+    try:
+        from torch.cuda import _memory_viz  # noqa: PLC0415  (it may not be there)
+    except ImportError:
+        return None
+    snapshot = pickle.loads((folder / "s.pickle").read_bytes())
+    text = _memory_viz.segsum(snapshot) + _memory_viz.trace(snapshot)
+    return "" if "alloc" in text else "the viewer shows no allocation"
+
+
 def exports(program, scenario, folder, sets=()):
     """Runs a scenario: (problem, summary, rows, and what each export holds)."""
     names = {"trace": "t.json", "timeline-json": "r.json", "snapshot": "s.pickle", "timeline": "t.csv"}
@@ -141,11 +196,23 @@ def nasty(program, folder, tally):
                snapshot_problem(snapshot, rows, summary["peak_bytes"]))
 
 
+def edges(program, folder, tally):
+    """No event, one event, all at one time."""
+    for name, model in {"no event": "layers: 1", "one event": "layers: 1, layer_activation: 0 B, boundary: 0 B, loss_workspace: 5 B",
+                        "all at one time": "layers: 3, layer_activation: 10 B, boundary: 3 B"}.items():
+        scenario = folder / "edge.yaml"
+        scenario.write_text(f"model: {{family: chain, {model}}}\n")
+        problem, summary, rows, trace, raw, snapshot = exports(program, scenario, folder)
+        problem = problem or trace_problem(trace, rows, summary["peak_bytes"]) or raw_problem(raw, rows)
+        tally.case(name, problem or snapshot_problem(snapshot, rows, summary["peak_bytes"]))
+
+
 def main():
     program, tally = pathlib.Path(sys.argv[1]).resolve(), Tally()
     with tempfile.TemporaryDirectory() as home:
         folder = pathlib.Path(home)
         nasty(program, folder, tally)
+        edges(program, folder, tally)
         for name in SCENARIOS:
             problem, summary, rows, trace, raw, snapshot = exports(program, ROOT / f"scenarios/{name}.yaml", folder)
             if problem:
@@ -155,6 +222,9 @@ def main():
             tally.case(f"{name}: trace", trace_problem(trace, rows, peak))
             tally.case(f"{name}: raw timeline", raw_problem(raw, rows))
             tally.case(f"{name}: snapshot", snapshot_problem(snapshot, rows, peak))
+            tally.case(f"{name}: one peak", same_peak_problem(program, ROOT / f"scenarios/{name}.yaml", folder))
+            if (said := torch_problem(folder)) is not None:
+                tally.case(f"{name}: in PyTorch's viewer", said)
     tally.finish()
 
 

@@ -4,6 +4,7 @@
 #include "commands.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/input/timeline_file.hpp"
+#include "tidemark/report/terminal.hpp"
 #include "tidemark/study/pipeline.hpp"
 
 namespace tidemark::cli {
@@ -15,7 +16,7 @@ int valid(std::size_t rows) {
 }
 
 int faulty(const SourceLoc& where, const Violation& violation) {
-  print(to_string(where) + ": " + std::string(to_string(violation.fault)) + ": " + violation.message + "\n");
+  print(printable(to_string(where) + ": " + std::string(to_string(violation.fault)) + ": " + violation.message) + "\n");
   return exit_no;
 }
 

@@ -12,6 +12,7 @@
 
 #include "commands.hpp"
 #include "tidemark/base/errors.hpp"
+#include "tidemark/report/terminal.hpp"
 
 namespace tidemark::cli {
 namespace {
@@ -75,7 +76,7 @@ class CommandLine {
     command->add_option("--report", run_.report, "Write a page for the browser: the tide, who is alive, who holds it");
     command
         ->add_option("--report-with", run_.report_with,
-                     "Lay another run over it: a setting (policy=none), a scenario, a timeline CSV; up to 3")
+                     "Lay another run over it: a setting (policy=none), a scenario, a recording; up to 3")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     command->add_option("--trace", run_.trace, "Write a trace for Perfetto or chrome://tracing (JSON)");
@@ -276,7 +277,7 @@ class CommandLine {
 };
 
 int report(const std::string& message, int code) {
-  std::fprintf(stderr, "%s\n", message.c_str());
+  std::fprintf(stderr, "%s\n", printable(message).c_str());
   return code;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tidemark/base/errors.hpp"
+#include "tidemark/input/recording.hpp"
 #include "tidemark/input/timeline_file.hpp"
 #include "tidemark/study/compare.hpp"
 #include "tidemark/study/facts.hpp"
@@ -24,8 +25,10 @@ OtherRun simulated(const std::string& name, const Scenario& scenario) {
   return {name, std::move(result.step), std::move(result.timeline), std::move(summary), false};
 }
 
-OtherRun measured(const std::string& path) {
-  RecordedRun recorded = recorded_run(measured_side(path, std::make_shared<TimelineReader>(path)));
+OtherRun measured(const std::string& path, RecordingKind kind) {
+  const Side side = kind == RecordingKind::timeline ? measured_side(path, std::make_shared<TimelineReader>(path))
+                                                    : recorded_side(path, path, "");
+  RecordedRun recorded = recorded_run(side);
   ScenarioFacts facts;
   facts.name = path;
   Summary summary = summarize(recorded.step, recorded.timeline, facts);
@@ -52,7 +55,8 @@ Scenario scenario_of(const RunOptions& options, const std::string& more) {
 
 OtherRun other_run(const RunOptions& options, const std::string& text) {
   if (is_setting(text)) return simulated(text, scenario_of(options, text));
-  if (text.ends_with(".csv")) return measured(text);
+  const RecordingKind kind = recording_kind(text);
+  if (kind != RecordingKind::none) return measured(text, kind);
   const Scenario scenario = read_scenario(text);
   return simulated(scenario.name, scenario);
 }

@@ -335,7 +335,7 @@ std::string tide_chart(const Step& step, const Timeline& timeline, const ChartOp
   const std::size_t width = static_cast<std::size_t>(std::max(style.width, 40)) - margin - 1;
   const bool time = options.axis == ChartOptions::Axis::time && samples.length().count > 0;
   const Tide tide = time ? by_time(samples, width) : by_sequence(samples, width);
-  return Drawing(tide, options, style, timeline.peak).draw(peak_label(step, timeline));
+  return Drawing(tide, options, style, timeline.peak).draw(printable(peak_label(step, timeline)));
 }
 
 }  // namespace tidemark

@@ -147,6 +147,27 @@ class Page {
   std::string text_;
 };
 
+void clean(std::string& text) { text = printable(text); }
+
+/// With names and sentences that a terminal can be given.
+Comparison printable_comparison(Comparison comparison) {
+  for (SideFigures* side : {&comparison.a, &comparison.b})
+    for (std::string* text : {&side->name, &side->peak.op, &side->peak.layer}) clean(*text);
+  if (comparison.difference) {
+    FirstDifference& difference = *comparison.difference;
+    for (std::string* text : {&difference.what, &difference.where_a.file, &difference.where_b.file}) clean(*text);
+    for (std::optional<TimelineRow>* row : {&difference.a, &difference.b})
+      if (*row)
+        for (std::string* text : {&(*row)->op, &(*row)->tensor}) clean(*text);
+  }
+  if (comparison.explanation) {
+    clean(comparison.explanation->sentence);
+    for (PeakGroup& group : comparison.explanation->groups)
+      for (std::string* text : {&group.what, &group.largest, &group.held_by}) clean(*text);
+  }
+  return comparison;
+}
+
 }  // namespace
 
 Bytes unknown_at_peak(const SideFigures& side) {
@@ -156,7 +177,8 @@ Bytes unknown_at_peak(const SideFigures& side) {
 }
 
 std::string comparison_text(const Comparison& comparison, const TerminalStyle& style) {
-  return Page(comparison, style).write();
+  const Comparison shown = printable_comparison(comparison);
+  return Page(shown, style).write();
 }
 
 }  // namespace tidemark

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "tidemark/base/errors.hpp"
-#include "tidemark/report/json_writer.hpp"
+#include "tidemark/report/terminal.hpp"
 
 namespace tidemark {
 namespace {
@@ -37,7 +37,7 @@ std::string base64(const std::string& bytes) {
 
 std::string html_text(std::string_view text) {
   std::string out;
-  for (const char c : valid_utf8(text)) {
+  for (const char c : printable(text)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '&')

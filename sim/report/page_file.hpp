@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-/// A text as HTML shows it; invalid UTF-8 becomes U+FFFD.
+/// A text as HTML shows it; without control characters, invalid UTF-8 as U+FFFD.
 std::string html_text(std::string_view text);
 /// Appends a part with its length before it: 4 bytes, the lowest first.
 void add_part(std::string& out, std::string_view part);

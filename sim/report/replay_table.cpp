@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tidemark/report/terminal.hpp"
 #include "tidemark/report/text.hpp"
 
 namespace tidemark {
@@ -16,7 +17,7 @@ Json or_null(const std::optional<Bytes>& bytes) { return bytes ? Json(bytes->cou
 }  // namespace
 
 std::string replay_text(const ReplayTable& table) {
-  std::string out = fmt::format("{}\n{} events\n", table.recording, grouped(table.events));
+  std::string out = fmt::format("{}\n{} events\n", printable(table.recording), grouped(table.events));
   if (table.before.count > 0)
     out += fmt::format("{:>18} B  alive before the recording, taken as one block\n", grouped(table.before.count));
   out += fmt::format("{:>18} B  peak\n{:>18} B  floor, from the first peak on\n", grouped(table.peak.count),
@@ -41,12 +42,12 @@ std::string replay_text(const ReplayTable& table) {
   for (const ReplayRow& row : table.rows) {
     const double ratio = static_cast<double>(row.reserved_peak.count) /
                          static_cast<double>(std::max<std::int64_t>(row.allocated_peak.count, 1));
-    out += fmt::format("{:<40} {:>16} {:>16} {:>7.3f} {:>7}", row.setting, grouped(row.allocated_peak.count),
+    out += fmt::format("{:<40} {:>16} {:>16} {:>7.3f} {:>7}", printable(row.setting), grouped(row.allocated_peak.count),
                        grouped(row.reserved_peak.count), ratio, row.retries);
     if (row.out_of_memory_row) out += fmt::format("  out of memory at row {}", *row.out_of_memory_row);
     out += "\n";
   }
-  for (const std::string& warning : table.warnings) out += "warning: " + warning + "\n";
+  for (const std::string& warning : table.warnings) out += "warning: " + printable(warning) + "\n";
   return out;
 }
 

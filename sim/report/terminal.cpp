@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tidemark/report/json_writer.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -17,6 +19,22 @@ std::size_t byte_of(std::string_view text, std::size_t n) {
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  const std::string valid = valid_utf8(text);
+  std::string out;
+  out.reserve(valid.size());
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(valid[i]);
+    const bool high = byte == 0xC2 && static_cast<unsigned char>(valid[i + 1]) < 0xA0;  // U+0080 to U+009F
+    if (high) ++i;
+    if (high || byte < 0x20 || byte == 0x7F)
+      out += '?';
+    else
+      out += valid[i];
+  }
+  return out;
+}
 
 std::string painted(const TerminalStyle& style, Ink ink, std::string_view text) {
   constexpr std::array<std::string_view, 9> codes = {"0", "1", "2", "31", "32", "33", "34", "35", "36"};

@@ -147,7 +147,7 @@ class Page {
         phases.push_back(left(p == 0 ? "start" : phase_names[p], 15) + right(pretty(*at.phase_peaks[p]), 9));
     std::string_view first = "At the peak, by category";
     const std::string second = s_.steps.size() > 1 ? "Highest level by phase, last step" : "Highest level by phase";
-    if (width_ < 80) {
+    if (width_ < 53 + columns(second)) {
       list(first, categories);
       list(second, phases);
       return;
@@ -269,13 +269,15 @@ class Page {
     const Textbook& t = c.textbook;
     heading("The textbook formula");
     const std::string_view times = style_.ascii ? "x" : "×";
-    text_ += fmt::format("  ceil({}/{}) {} {} + {} {} {} = {}{}\n", t.layers, t.interval, times, pretty(t.boundary),
-                         t.interval, times, pretty(t.layer), pretty(c.formula), exactly(c.formula));
+    text_ += wrapped(style_, "  ",
+                     fmt::format("ceil({}/{}) {} {} + {} {} {} = {}{}", t.layers, t.interval, times, pretty(t.boundary),
+                                 t.interval, times, pretty(t.layer), pretty(c.formula), exactly(c.formula)));
     const Bytes difference = s_.peak().peak.bytes - c.formula;
     text_ += difference.count == 0
                  ? "  The simulated peak is the same.\n"
-                 : fmt::format("  The simulated peak is {} {}{}:\n", pretty(magnitude(difference)),
-                               difference.count > 0 ? "higher" : "lower", exactly(magnitude(difference)));
+                 : wrapped(style_, "  ",
+                           fmt::format("The simulated peak is {} {}{}:", pretty(magnitude(difference)),
+                                       difference.count > 0 ? "higher" : "lower", exactly(magnitude(difference))));
     for (const TextbookReason& reason : c.reasons)
       text_ += wrapped(style_, right(signed_bytes(reason.bytes), 12) + "  ", reason.text);
   }
@@ -295,7 +297,7 @@ class Page {
       const StepFigures& figures = s_.steps[k];
       text_ += fmt::format("  {:>4}", k) + right(pretty(figures.phase_peaks[0].value_or(Bytes{})), 12) +
                right(pretty(figures.peak.bytes), 12) + right(pretty(figures.end), 12) + "  " +
-               moment_text(figures.peak) + "\n";
+               shortened(style_, moment_text(figures.peak), width_ - 44) + "\n";
     }
   }
 
@@ -310,6 +312,21 @@ class Page {
   std::size_t width_;
   std::string text_;
 };
+
+void clean(std::string& text) { text = printable(text); }
+
+/// With names and sentences that a terminal can be given.
+Summary printable_summary(Summary summary) {
+  for (std::string* text : {&summary.scenario, &summary.policy, &summary.limit_name}) clean(*text);
+  for (StepFigures& step : summary.steps)
+    for (std::string* text : {&step.peak.op, &step.peak.layer}) clean(*text);
+  for (PeakTensor& tensor : summary.peak_tensors)
+    for (std::string* text : {&tensor.tensor, &tensor.op, &tensor.layer, &tensor.held_by}) clean(*text);
+  if (summary.textbook)
+    for (TextbookReason& reason : summary.textbook->reasons) clean(reason.text);
+  for (std::string& warning : summary.warnings) clean(warning);
+  return summary;
+}
 
 }  // namespace
 
@@ -327,7 +344,8 @@ std::string out_of_memory_text(const OutOfMemoryFigures& failed) {
 }
 
 std::string summary_text(const Summary& summary, const std::string& chart, const TerminalStyle& style) {
-  return Page(summary, style).write(chart);
+  const Summary shown = printable_summary(summary);
+  return Page(shown, style).write(chart);
 }
 
 std::string grouped(std::int64_t value) {

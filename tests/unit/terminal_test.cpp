@@ -32,6 +32,28 @@ TEST_CASE("terminal: a long name loses its middle") {
   }
 }
 
+TEST_CASE("terminal: a name gives it no orders") {
+  struct Case {
+    std::string name, text, shown;
+  };
+  const Case cases[] = {
+      {"plain", "layers.0.mlp", "layers.0.mlp"},
+      {"other alphabets", "schicht é 層", "schicht é 層"},
+      {"an escape sequence", "a\x1b[31mb", "a?[31mb"},
+      {"line ends, tab, delete", "a\r\n\tb\x7f", "a???b?"},
+      {"nothing", std::string("a\0b", 3), "a?b"},
+      {"a control character past U+007F",
+       "a\xc2\x9b"
+       "31mb",
+       "a?31mb"},
+      {"no UTF-8", "a\xff\xc3", "a\xef\xbf\xbd\xef\xbf\xbd"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    CHECK(printable(c.text) == c.shown);
+  }
+}
+
 TEST_CASE("terminal: ink is written only with color") {
   CHECK(painted({}, Ink::red, "x") == "x");
   CHECK(painted({.color = true}, Ink::red, "x") == "\x1b[31mx\x1b[0m");

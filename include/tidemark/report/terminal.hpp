@@ -16,6 +16,10 @@ struct TerminalStyle {
 
 enum class Ink : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
 
+/// A name from a file, which must not give the terminal orders: control characters, those past U+007F included, as "?";
+/// bytes that are no UTF-8 as U+FFFD.
+std::string printable(std::string_view text);
+
 /// The text in that ink; unchanged without color.
 std::string painted(const TerminalStyle& style, Ink ink, std::string_view text);
 

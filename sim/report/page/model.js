@@ -124,7 +124,10 @@ class Model {
     return name.startsWith(layer) ? name : layerText(layer);
   }
   layerOrOp(op) { return this.ops.layer[op] < 0 ? this.opName(op) : layerText(this.word(this.ops.layer[op])); }
-  work(event) { const op = this.eventOp[event]; return op < 0 ? 'at the start' : this.phaseOfWork(op); }
+  work(event) {
+    const op = this.eventOp[event];
+    return op >= 0 ? this.phaseOfWork(op) : this.measured && this.times[event] > 0 ? 'not recorded' : 'at the start';
+  }
   phase(event) { const op = this.eventOp[event]; return op < 0 ? 0 : this.ops.phase[op]; }
   step(event) { const op = this.eventOp[event]; return op < 0 ? 0 : this.ops.step[op]; }
 

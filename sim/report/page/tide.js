@@ -83,16 +83,16 @@ class Tide {
     const {model, axis} = this, width = (to - from) / columns;
     let next = this.firstFrom(from);
     for (let column = 0; column < columns && next < model.count; ++column) {
-      const left = from + column * width, end = column + 1 === columns;
+      const left = from + column * width, end = column + 1 === columns, right = end ? to : from + (column + 1) * width;
       const first = next;
-      next = end ? Math.max(first, model.eventAt(to, axis) + 1) : Math.max(first, this.firstFrom(left + width));
+      next = end ? Math.max(first, model.eventAt(to, axis) + 1) : Math.max(first, this.firstFrom(right));
       if (next === first) continue;
       const last = next - 1;
       if (first === last) {
         this.push(rows, model.x(first, axis), first);
       } else {
         this.push(rows, left, model.highest(first, last));
-        this.push(rows, end ? to : left + width, last);
+        this.push(rows, right, last);
       }
     }
   }

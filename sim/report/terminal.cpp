@@ -78,9 +78,10 @@ std::string wrapped(const TerminalStyle& style, std::string_view lead, std::stri
       const std::size_t space = text.rfind(' ', limit);
       line = text.substr(0, space == std::string_view::npos || space == 0 ? limit : space);
     }
-    out += start + painted(style, ink, line) + "\n";
     text.remove_prefix(line.size());
-    if (text.starts_with(' ')) text.remove_prefix(1);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+    while (line.ends_with(' ')) line.remove_suffix(1);
+    out += start + painted(style, ink, line) + "\n";
     start = std::string(indent, ' ');
   }
   return out;

@@ -71,6 +71,8 @@ TEST_CASE("terminal: wrapped lines hang below the text's start") {
       {"exactly the width", std::string(36, 'x'), "  - " + std::string(36, 'x') + "\n"},
       {"at a space", std::string(20, 'x') + " " + std::string(20, 'y'),
        "  - " + std::string(20, 'x') + "\n    " + std::string(20, 'y') + "\n"},
+      {"at two spaces", std::string(20, 'x') + "  " + std::string(20, 'y'),
+       "  - " + std::string(20, 'x') + "\n    " + std::string(20, 'y') + "\n"},
       {"a word that is too long", std::string(50, 'x'),
        "  - " + std::string(36, 'x') + "\n    " + std::string(14, 'x') + "\n"},
   };

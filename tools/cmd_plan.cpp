@@ -1,3 +1,4 @@
+#include <charconv>
 #include <string>
 
 #include "commands.hpp"
@@ -17,16 +18,77 @@ std::string percent(Flops part, Flops whole) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
 }
 
+/// "1.3 %", one digit, rounded up: a gap is never said to be smaller than it is.
+std::string gap(Int128 value, Int128 bound) {
+  const auto tenths = static_cast<std::int64_t>(((value - bound) * 1000 + bound - 1) / bound);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+}
+
+std::string bound_line(const PlanAnswer& answer) {
+  const LowerBound& bound = answer.bound;
+  if (bound.proof.empty() || answer.best->method == "none") return "";
+  const bool timed = bound.time.count > 0;
+  std::string out = timed ? "# no plan that fits takes less than " + pretty(bound.time)
+                          : "# no plan that fits recomputes less than " + pretty(bound.recompute) + " a micro-batch";
+  out += " (" + bound.proof + ")";
+  if (bound.is_tight) return out + ": this one is optimal\n";
+  if (timed) out += ": at most " + gap(answer.best->cost.time.count, bound.time.count) + " to gain";
+  return out + "\n";
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 std::string in_words(const PlanAnswer& answer, Bytes budget) {
   const Proposal& best = *answer.best;
-  std::string out = "# " + best.words + " (method " + best.method + ")\n";
+  std::string out = "# " + best.words + " (method " + best.method;
+  out += (answer.tried.size() > 1 ? "; tried " + list(answer.tried) : "") + ")\n";
   out += "# peak " + pretty(best.cost.peak) + " (" + to_string(best.cost.peak) + " B) within " + pretty(budget) +
          "; without recomputation " + pretty(answer.without.peak) + "\n";
   out += "# recomputes " + pretty(best.cost.recompute) + ", " + percent(best.cost.recompute, answer.without.total) +
-         " more FLOPs; no plan that fits recomputes less than " + pretty(answer.recompute_bound) + " a micro-batch\n";
+         " more FLOPs\n";
   if (best.cost.time.count > 0)
     out += "# time " + pretty(best.cost.time) + ", without recomputation " + pretty(answer.without.time) + "\n";
+  out += bound_line(answer);
+  for (const std::string& note : answer.notes) out += "# " + note + "\n";
   return out + "# " + std::to_string(answer.simulations) + " plans simulated\n";
+}
+
+std::string nothing_fits(const PlanAnswer& answer, Bytes budget) {
+  constexpr std::size_t most = 8;
+  const Nearest& nearest = answer.nearest;
+  std::string out = "no plan fits " + pretty(budget) + ": the lowest peak of " + std::to_string(answer.simulations) +
+                    " simulated plans is " + pretty(nearest.peak) + " (" + to_string(nearest.peak) + " B)\n";
+  if (!nearest.op.empty()) out += "it is reached in " + nearest.op + ", where these are alive:\n";
+  for (std::size_t i = 0; i < nearest.alive.size() && i < most; ++i)
+    out += "  " + nearest.alive[i].first + "  " + pretty(nearest.alive[i].second) + "\n";
+  if (nearest.alive.size() > most) out += "  and " + std::to_string(nearest.alive.size() - most) + " more\n";
+  for (const std::string& note : answer.notes) out += note + "\n";
+  return out;
+}
+
+/// What it costs that the framework cannot say more.
+std::string price(const PlanAnswer& said, const PlanAnswer& free) {
+  if (!free.best) return "";
+  const PlanCost &here = said.best->cost, &there = free.best->cost;
+  const bool timed = here.time.count > 0;
+  const Int128 more = timed ? Int128{here.time.count - there.time.count} : here.total.count - there.total.count;
+  if (more <= 0) return "# no plan that was found without the framework is cheaper\n";
+  const std::string amount = timed ? pretty(Nanos{static_cast<std::int64_t>(more)}) : pretty(Flops{more});
+  return "# the price of its words: " + amount + ", " +
+         gap(timed ? Int128{here.time.count} : here.total.count, timed ? Int128{there.time.count} : there.total.count) +
+         " above \"" + free.best->words + "\"\n";
+}
+
+double seconds_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e6)
+    throw InputError("--time-limit must be a number of seconds above 0, not '" + text + "'");
+  return value;
 }
 
 }  // namespace
@@ -42,25 +104,20 @@ int plan_command(const PlanOptions& options) {
   if (!scenario.budget && device) scenario.budget = *device;
   if (!scenario.budget) throw InputError("plan needs a budget: --budget SIZE, 'budget' or a device in the scenario");
   *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
-  if (!options.express.empty() && options.express != "megatron")
-    throw InputError("--express must be megatron, not '" + options.express + "'");
-  const PlanAnswer answer = find_plan(scenario, *scenario.budget, options.method);
+  PlanSettings settings{.method = options.method, .express = options.express};
+  if (!options.time_limit.empty()) settings.seconds = seconds_of(options.time_limit);
+  const PlanAnswer answer = find_plan(scenario, *scenario.budget, settings);
   if (!answer.best) {
-    print("no plan fits " + pretty(*scenario.budget) + ": the lowest peak of " + std::to_string(answer.simulations) +
-          " simulated plans is " + pretty(answer.least_peak) + " (" + to_string(answer.least_peak) + " B)\n");
+    print(nothing_fits(answer, *scenario.budget));
     return exit_no;
   }
-  const Proposal& best = *answer.best;
-  if (options.express == "megatron") {
-    if (best.method == "none") {
-      print("# fits without recomputation; no flags needed\n");
-      return exit_yes;
-    }
-    if (best.megatron.empty())
-      throw InputError("this plan (" + best.words + ") has no flags in Megatron; try --method uniform or block");
-    print(best.megatron + "\n");
+  if (!options.express.empty()) {
+    settings.express.clear();
+    const PlanAnswer free = find_plan(scenario, *scenario.budget, settings);
+    print(in_words(answer, *scenario.budget) + price(answer, free) + answer.best->express + "\n");
     return exit_yes;
   }
+  const Proposal& best = *answer.best;
   const std::string text = in_words(answer, *scenario.budget) + write_plan(best.plan, answer.outline);
   if (options.out.empty()) {
     print(text);

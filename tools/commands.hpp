@@ -36,8 +36,9 @@ struct PlanOptions {
   std::vector<std::string> sets;
   std::string budget;  // "" is the scenario's, or the device's usable bytes
   std::string method = "auto";
-  std::string express;  // "megatron": the framework's flags in place of YAML
-  std::string out;      // a path; "" prints the plan
+  std::string express;     // a framework: what it can say, in its words in place of YAML
+  std::string time_limit;  // seconds; "" is the default
+  std::string out;         // a path; "" prints the plan
 };
 [[nodiscard]] int plan_command(const PlanOptions& options);
 

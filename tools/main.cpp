@@ -115,9 +115,13 @@ class CommandLine {
     command->add_option("--budget", plan_.budget, "The most bytes at the peak, such as 40GiB; else the device's");
     command
         ->add_option("--method", plan_.method,
-                     "auto, uniform, block, chen, search; for chains revolve, rotor, rotor_tight, chain_exact")
+                     "auto, uniform, block, chen, search; for chains revolve, rotor, rotor_tight, chain_exact; for "
+                     "graphs of a whole step checkmate")
         ->capture_default_str();
-    command->add_option("--express", plan_.express, "megatron: print the framework's own flags");
+    command->add_option("--time-limit", plan_.time_limit,
+                        "Seconds after which a search or an integer program ends with what it has; 60");
+    command->add_option("--express", plan_.express,
+                        "megatron, torchtitan, hf or sac: plan with what it can say, in its own words");
     command->add_option("--out", plan_.out,
                         "Write the plan to this file; run takes it as policy: {kind: plan, file: F}");
     command->add_option("--set", plan_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")

@@ -98,11 +98,18 @@ std::vector<LayerCost> in_topological_order(std::vector<LayerCost> layers, const
 
 namespace {
 
-LayerGraph read_table_graph(const std::string& file) {
-  const LayerTable table = read_layer_table(
+LayerTable read_rows(const std::string& file, bool whole_step) {
+  if (whole_step)
+    return read_layer_table(file, {"id", "inputs", "output_bytes"},
+                            {"name", "type", "forward_flops", "forward_time_ns"});
+  return read_layer_table(
       file, {"id", "inputs", "layer_activation_bytes", "output_bytes"},
       {"name", "type", "gradient_bytes", "forward_flops", "backward_flops", "attention_fraction", "forward_time_ns",
        "backward_time_ns", "forward_workspace_bytes", "backward_workspace_bytes", "parameter_bytes"});
+}
+
+LayerGraph read_table_graph(const std::string& file, bool whole_step) {
+  const LayerTable table = read_rows(file, whole_step);
   const std::map<std::string, Index> number = numbered(table);
   std::vector<LayerCost> layers;
   std::vector<SourceLoc> where;
@@ -120,7 +127,7 @@ LayerGraph read_table_graph(const std::string& file) {
                          fmt::format("column 'inputs' names the layer '{}' twice", shown(std::string_view(id))));
       layer.inputs.push_back(input->second);
     }
-    if (!table.has("backward_flops")) layer.backward_flops = Int128{2} * layer.forward_flops;
+    if (!whole_step && !table.has("backward_flops")) layer.backward_flops = Int128{2} * layer.forward_flops;
     const auto attention = exact_part(static_cast<std::int64_t>(layer.forward_flops.count), row.attention_fraction);
     if (!attention)
       throw InputError(where.back(), fmt::format("'attention_fraction' of {} FLOP is not a whole number of FLOPs",
@@ -142,15 +149,23 @@ bool is_chain(const LayerGraph& graph) {
 
 }  // namespace
 
-LayerGraph read_graph(const YamlMap& model) {
+LayerGraph read_graph(const YamlMap& model, bool whole_step) {
+  if (whole_step)
+    for (const char* key : {"format", "input", "output_gradient", "loss_time", "loss_workspace"})
+      if (const auto field = model.optional(key))
+        field->fail(fmt::format("'{}' has no meaning where the rows are the whole step", key));
   const std::string file = path(model.require("file"));
   const std::string format = model.get("format", choice, std::string(file.ends_with(".txt") ? "pipedream" : "table"));
-  LayerGraph graph = format == "pipedream" ? read_pipedream(file) : read_table_graph(file);
+  if (whole_step && format == "pipedream")
+    throw InputError({file},
+                     "a PipeDream graph lists forward layers; these conventions need a table of the whole step");
+  LayerGraph graph = format == "pipedream" ? read_pipedream(file) : read_table_graph(file, whole_step);
   graph.input = model.get("input", size, Bytes{});
   graph.output_gradient = model.get("output_gradient", size, graph.output_gradient);
   graph.loss_time = model.get("loss_time", time, Nanos{});
   graph.loss_workspace = model.get("loss_workspace", size, Bytes{});
-  graph.is_chain = is_chain(graph);
+  graph.is_whole_step = whole_step;
+  graph.is_chain = !whole_step && is_chain(graph);
   return graph;
 }
 

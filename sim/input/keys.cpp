@@ -46,7 +46,7 @@ Block scenario_block() {
            "device"},
           {"allocator", Type::block, "live", "The allocator model: a kind's name, or a map.", {}, "allocator"},
           {"steps", Type::integer, "1; 2 with an optimizer", "Training steps to simulate."},
-          {"convention", Type::choice, "framework", "Whose rules count the memory of a chain.", {"framework", "rotor"}},
+          {"convention", Type::choice, "framework", "How memory counts.", {"framework", "rotor", "checkmate", "dtr"}},
           {"budget", Type::size, "none", "Memory the step must fit in."},
           {"flops_convention",
            Type::choice,

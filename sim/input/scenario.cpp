@@ -177,16 +177,20 @@ class ScenarioReader {
     out_.flops_convention = map_.get("flops_convention", choice, out_.flops_convention);
     const auto field = map_.optional("convention");
     if (!field) return;
-    refuse_unavailable(*field, {"revolve", "checkmate", "dtr"});
-    if (choice(*field) == "framework") return;
-    if (out_.family != "chain") field->fail("convention 'rotor' is for family 'chain'");
-    out_.convention = Convention::rotor;
+    refuse_unavailable(*field, {"revolve"});
+    const std::string name = choice(*field);
+    if (name == "framework") return;
+    const std::string family = name == "rotor" ? "chain" : "graph";
+    if (out_.family != family) field->fail(fmt::format("convention '{}' is for family '{}'", name, family));
+    out_.convention = name == "rotor"       ? Convention::rotor
+                      : name == "checkmate" ? Convention::checkmate
+                                            : Convention::dtr;
   }
 
   void read_model() {
     const YamlMap model(map_.require("model").value, block("model", out_.family));
     if (out_.family == "chain") out_.model = chain(model);
-    if (out_.family == "graph") out_.model = read_graph(model);
+    if (out_.family == "graph") out_.model = read_graph(model, out_.convention != Convention::framework);
     if (out_.family == "mlp") out_.model = mlp(model);
     if (out_.family == "transformer") out_.model = transformer(model);
     if (out_.family == "program") out_.model = read_program(model);

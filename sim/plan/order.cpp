@@ -26,6 +26,7 @@ class Ordering {
   }
 
   std::vector<PlanStep> steps() {
+    if (outline_.is_whole_step) return whole_step();
     place_recomputes();
     forward();
     backward();
@@ -49,6 +50,7 @@ class Ordering {
   /// The loss of a program runs as the loss step, not as a layer of its own.
   bool is_loss(std::int32_t layer) const { return !at(layer).is_block && at(layer).name == "loss"; }
 
+  std::vector<PlanStep> whole_step() const;
   void forward();
   void backward();
   Keep keep_in(Layers region, std::int32_t layer) const;
@@ -82,6 +84,18 @@ Keep Ordering::keep_in(Layers region, std::int32_t layer) const {
     });
   });
   return reads_past_it ? Keep::input : Keep::none;
+}
+
+/// Every row once. A value goes after its last reader.
+std::vector<PlanStep> Ordering::whole_step() const {
+  if (!choices_.regions.empty())
+    throw InputError(
+        "the rows of this graph are the whole step: a policy finds no backward to recompute for; expected policy none, "
+        "plan or sequence");
+  std::vector<PlanStep> out;
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(outline_.layers.size()); ++row)
+    out.push_back({Action::forward, row, {}, Keep::none, -1});
+  return out;
 }
 
 void Ordering::forward() {

@@ -40,6 +40,7 @@ class Walk {
   }
 
   void run(const PlanStep& step);
+  void run_row(const PlanStep& step);
   void forward(const PlanStep& step);
   void recompute(const PlanStep& step);
   void loss();
@@ -244,8 +245,27 @@ void Walk::run(const PlanStep& step) {
   }
 }
 
+void Walk::run_row(const PlanStep& step) {
+  if (step.action != Action::forward && step.action != Action::recompute && step.action != Action::drop)
+    refuse("has no meaning where the rows are the whole step; expected forward, recompute or drop");
+  if (step.layer < 0 || index(step.layer) >= outline_.layers.size())
+    refuse("names layer " + std::to_string(step.layer) + " of " + std::to_string(outline_.layers.size()));
+  OpState& row = ops(step.layer).front();
+  if (step.action == Action::forward && row.ran) refuse("runs forward a second time; expected recompute");
+  if (step.action != Action::forward && !row.ran) refuse("stands before its row has run forward");
+  for (const std::int32_t read : reads_[index(step.layer)])
+    if (!ops(read).front().ran) refuse("reads " + name(read) + ", which has not run");
+  row.ran = true;
+}
+
 void Walk::run() {
-  for (; position_ < plan_.steps.size(); ++position_) run(plan_.steps[position_]);
+  for (; position_ < plan_.steps.size(); ++position_)
+    outline_.is_whole_step ? run_row(plan_.steps[position_]) : run(plan_.steps[position_]);
+  if (outline_.is_whole_step) {
+    for (std::size_t i = 0; i < ops_.size(); ++i)
+      if (!ops_[i].front().ran) throw InputError("the plan ends before '" + outline_.layers[i].name + "' has run");
+    return;
+  }
   for (std::size_t i = 0; i < ops_.size(); ++i)
     if (std::ranges::any_of(ops_[i], [](const OpState& op) { return !op.backward; }))
       throw InputError("the plan ends before '" + outline_.layers[i].name + "' has run backward");

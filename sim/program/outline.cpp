@@ -34,6 +34,7 @@ OutlineLayer outline_layer(const LayerGraph& graph, std::size_t i, const Outline
 Outline outline(const LayerGraph& graph) {
   Outline out;
   out.is_chain = graph.is_chain;
+  out.is_whole_step = graph.is_whole_step;
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     out.layers.push_back(outline_layer(graph, i, out));
     out.step_flops = out.step_flops + graph.layers[i].forward_flops + graph.layers[i].backward_flops;

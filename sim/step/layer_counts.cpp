@@ -74,8 +74,10 @@ std::string layer_label(const LayerGraph& graph, std::int32_t layer) {
 
 LayerCounts count_layers(const LayerGraph& graph, Convention convention) {
   const bool rotor = convention == Convention::rotor;
-  if (!rotor && convention != Convention::framework)
-    throw InputError("convention: only framework and rotor have rules for layers so far");
+  if (convention == Convention::revolve) throw InputError("convention: revolve has no rules for layers yet");
+  const bool whole_step = convention == Convention::checkmate || convention == Convention::dtr;
+  if (whole_step != graph.is_whole_step)
+    throw InputError("conventions checkmate and dtr, and no others, count graphs whose rows are the whole step");
   if (rotor && !graph.is_chain)
     throw InputError("convention: rotor counts chains, and this model is a graph; expected framework");
 
@@ -91,7 +93,7 @@ LayerCounts count_layers(const LayerGraph& graph, Convention convention) {
       out.readers[static_cast<std::size_t>(value)].push_back(static_cast<std::int32_t>(i));
     out.plain.push_back(layer.output);
     out.saved.push_back(layer.layer_activation);
-    out.parameters.push_back(rotor ? Bytes{} : layer.parameters);
+    out.parameters.push_back(rotor || whole_step ? Bytes{} : layer.parameters);
     out.has_times = out.has_times || layer.forward_time.count > 0 || layer.backward_time.count > 0;
   }
   out.has_times = out.has_times || graph.loss_time.count > 0;
@@ -99,7 +101,7 @@ LayerCounts count_layers(const LayerGraph& graph, Convention convention) {
     out.gradient = out.plain;
   else if (graph.is_chain)
     count_chain_gradients(graph, out);
-  else
+  else if (!whole_step)
     count_graph_gradients(graph, out);
   return out;
 }

@@ -18,6 +18,7 @@ class LayerWalk {
       : graph_(graph),
         plan_(plan),
         rotor_(convention == Convention::rotor),
+        keeps_ends_(convention == Convention::dtr),
         counts_(count_layers(graph, convention)),
         lookahead_(graph, plan, counts_),
         emit_(out),
@@ -31,10 +32,13 @@ class LayerWalk {
     return counts_.inputs[static_cast<std::size_t>(layer)];
   }
   std::int32_t loss_holder() const { return counts_.layers(); }
+  std::int32_t drop_holder() const { return counts_.layers(); }  // whole steps have no loss
+  std::int32_t step_holder() const { return counts_.layers() + 1; }
   LayerPart part(const PlanStep& step) const { return part_of(cost(step.layer), step.ops); }
   bool lets_saved_go(const PlanStep& drop) const;
   Keep keep_of(const PlanStep& step) const;
   bool keeps_input(const PlanStep& step, Keep keep, std::int32_t value) const;
+  bool is_end(std::int32_t value) const;
   std::vector<std::int32_t> readers_to_come(std::int32_t value) const;
   std::vector<std::int32_t> holders_of(std::int32_t value) const;
   std::string op_name(std::string_view kind, std::int32_t layer) const { return layer_op_name(graph_, kind, layer); }
@@ -54,6 +58,7 @@ class LayerWalk {
   const LayerGraph& graph_;
   const Plan& plan_;
   const bool rotor_;
+  const bool keeps_ends_;  // dtr: rows that read nothing, and rows nobody reads, stay to the end
   const LayerCounts counts_;
   const LayerLookahead lookahead_;
   Emitter emit_;
@@ -86,7 +91,7 @@ void LayerWalk::run(int steps) {
         throw InputError("step " + std::to_string(position_ + 1) + " of the plan: " + error.message());
       }
     }
-    for (std::int32_t layer = 0; layer < counts_.layers(); ++layer)
+    for (std::int32_t layer = 0; layer < counts_.layers() && !graph_.is_whole_step; ++layer)
       if (!backward_done_[static_cast<std::size_t>(layer)])
         throw InputError("the plan ends without " + op_name("B", layer) + "; expected each backward once");
     store_.finish_step();
@@ -130,6 +135,7 @@ bool LayerWalk::lets_saved_go(const PlanStep& drop) const {
 
 /// A layer that is dropped right after its forward pass has never saved anything.
 Keep LayerWalk::keep_of(const PlanStep& step) const {
+  if (graph_.is_whole_step) return Keep::none;
   if (step.keep != Keep::all || position_ + 1 == plan_.steps.size()) return step.keep;
   const PlanStep& next = plan_.steps[position_ + 1];
   const bool dropped = next.action == Action::drop && next.layer == step.layer && lets_saved_go(next);
@@ -145,11 +151,19 @@ bool LayerWalk::keeps_input(const PlanStep& step, Keep keep, std::int32_t value)
   return (keep == Keep::input && !own) || lookahead_.reads_again(step.layer, value, position_);
 }
 
+bool LayerWalk::is_end(std::int32_t value) const {
+  return value > 0 && (counts_.is_sink(value) || graph_.layers[static_cast<std::size_t>(value) - 1].inputs.empty());
+}
+
 std::vector<std::int32_t> LayerWalk::readers_to_come(std::int32_t value) const {
   std::vector<std::int32_t> readers;
   for (const std::int32_t reader : counts_.readers[static_cast<std::size_t>(value)])
     if (lookahead_.reads_again(reader, value, position_)) readers.push_back(reader);
   if (counts_.is_sink(value) && lookahead_.loss_reads(value, position_)) readers.push_back(loss_holder());
+  if (!graph_.is_whole_step) return readers;
+  const bool dropped = lookahead_.drops(value, position_);
+  if (dropped) readers.push_back(drop_holder());
+  if (!dropped && keeps_ends_ && is_end(value)) readers.push_back(step_holder());
   return readers;
 }
 
@@ -191,7 +205,8 @@ void LayerWalk::forward(const PlanStep& step) {
   if (!again && part(step) != LayerPart::whole)
     throw InputError(layer_label(graph_, layer) + " runs forward in parts; expected the whole layer");
   const std::string_view kind = keep == Keep::all ? "Fe" : keep == Keep::input ? "Fc" : "Fn";
-  const std::string name = layer_op_name(graph_, kind, layer, part(step));
+  const std::string name = graph_.is_whole_step ? counts_.names[static_cast<std::size_t>(layer)]
+                                                : layer_op_name(graph_, kind, layer, part(step));
   begin(name, layer, again ? Phase::recompute : Phase::forward, forward_work(cost(layer), part(step)));
 
   std::vector<StorageId> touched = {store_.parameters(layer)};
@@ -269,8 +284,14 @@ void LayerWalk::backward(const PlanStep& step) {
   store_.free_saved(layer);
 }
 
-/// What a layer saved goes; its output stays for those who will still read it.
+/// What a layer saved goes; its output stays for those who will still read it. The value of a row of a whole step goes.
 void LayerWalk::drop(const PlanStep& step) {
+  if (graph_.is_whole_step) {
+    const std::int32_t value = step.layer + 1;
+    if (!store_.has_plain(value)) throw InputError(store_.value_label(value) + " is not there to drop");
+    store_.acting(emit_.step().names.id("drop " + counts_.names[static_cast<std::size_t>(step.layer)]));
+    return store_.let_go(drop_holder(), value, false);
+  }
   const bool never_saved = position_ > 0 && plan_.steps[position_ - 1].action == Action::forward &&
                            plan_.steps[position_ - 1].layer == step.layer;
   if (never_saved || !lets_saved_go(step)) return;

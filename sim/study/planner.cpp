@@ -1,172 +1,194 @@
 #include "tidemark/study/planner.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <tuple>
-#include <utility>
+#include <array>
+#include <chrono>
+#include <string_view>
 #include <variant>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/simulate.hpp"
-#include "tidemark/formula/formula.hpp"
 #include "tidemark/plan/choices.hpp"
-#include "tidemark/plan/order.hpp"
-#include "tidemark/step/lower.hpp"
-#include "tidemark/step/op_times.hpp"
+#include "tidemark/report/peak.hpp"
+#include "tidemark/study/block_search.hpp"
 #include "tidemark/study/chain_exact.hpp"
-#include "tidemark/study/pipeline.hpp"
+#include "tidemark/study/checkmate.hpp"
+#include "tidemark/study/dag_bound.hpp"
+#include "tidemark/study/dag_search.hpp"
+#include "tidemark/study/express.hpp"
+#include "tidemark/study/linear_program.hpp"
 #include "tidemark/study/revolve.hpp"
 #include "tidemark/study/rotor.hpp"
 
 namespace tidemark {
 namespace {
 
-/// The scenario with its model built once, so that a plan costs a lowering and a scan.
-class Evaluator {
- public:
-  explicit Evaluator(const Scenario& scenario) : scenario_(scenario) {
-    outline_ = outline(scenario);
-    const bool reference = scenario.training.profile.runtime == "reference";
-    if (const auto* spec = std::get_if<TransformerSpec>(&scenario.model))
-      scenario_.model = make_transformer(*spec, scenario.training);
-    else if (const auto* mlp = std::get_if<MlpSpec>(&scenario.model); mlp != nullptr && !reference)
-      scenario_.model = make_mlp(*mlp, scenario.training);
-  }
+enum class Kind : std::uint8_t { program, graph, chain, whole_step };
 
-  PlanCost cost(const Plan& plan) {
-    ++simulations;
-    const Step step = lower(scenario_, plan);
-    PlanCost out;
-    out.peak = live_peak(step).bytes;
-    const OpTimes times(scenario_.device);
-    for (const StepOp& op : step.ops) {
-      out.time += times.of(op);
-      out.total += Flops{op.flops};
-      if (op.phase == Phase::recompute) out.recompute += Flops{op.flops};
-    }
-    least_peak = simulations == 1 ? out.peak : std::min(least_peak, out.peak);
-    return out;
-  }
-
-  Plan plan_of(const PolicyKind& kind) const {
-    Policy policy = scenario_.policy;
-    policy.kind = kind;
-    return make_plan(policy, outline_);
-  }
-
-  const Scenario& scenario() const { return scenario_; }
-  const Outline& model() const { return outline_; }
-  std::int64_t simulations = 0;
-  Bytes least_peak;
-
- private:
-  Scenario scenario_;
-  Outline outline_;
+struct Method {
+  std::string name;
+  std::vector<Kind> kinds;
 };
+
+const std::vector<Kind> layered = {Kind::program, Kind::graph, Kind::chain};
+const std::vector<Method>& methods() {
+  static const std::vector<Method> all = {
+      {"auto", {Kind::program, Kind::graph, Kind::chain, Kind::whole_step}},
+      {"uniform", layered},
+      {"block", layered},
+      {"chen", layered},
+      {"revolve", {Kind::chain}},
+      {"rotor", {Kind::chain}},
+      {"rotor_tight", {Kind::chain}},
+      {"chain_exact", {Kind::chain}},
+      {"checkmate", {Kind::whole_step}},
+      {"search", {Kind::program, Kind::graph, Kind::chain, Kind::whole_step}},
+  };
+  return all;
+}
+
+Kind kind_of(const Scenario& scenario) {
+  const auto* graph = std::get_if<LayerGraph>(&scenario.model);
+  if (graph == nullptr) return Kind::program;
+  return graph->is_whole_step ? Kind::whole_step : graph->is_chain ? Kind::chain : Kind::graph;
+}
+
+std::string_view name_of(Kind kind) {
+  constexpr std::array<std::string_view, 4> names = {"models of ops", "layer graphs", "chains",
+                                                     "graphs whose rows are the whole step"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
 
 class Planning {
  public:
-  Planning(const Scenario& scenario, Bytes budget) : evaluator_(scenario), budget_(budget) {
+  Planning(const Scenario& scenario, Bytes budget, const PlanSettings& settings)
+      : evaluator_(scenario), budget_(budget), settings_(settings), kind_(kind_of(scenario)) {
     blocks_ = static_cast<int>(block_layers(evaluator_.model()).size());
     const Plan none = evaluator_.plan_of(policy::None{});
     answer_.without = evaluator_.cost(none);
-    const Step step = lower(evaluator_.scenario(), none);
+    const Step step = evaluator_.lowered(none);
     for (const StorageId id : step.initial) answer_.static_bytes += step.storages[id].bytes;
     if (budget < answer_.static_bytes)
       throw InputError("the budget of " + pretty(budget) + " is below the " + to_string(answer_.static_bytes) +
                        " bytes that are live before the first op");
     consider({"none", "no recomputation", "", none, answer_.without});
-    answer_.recompute_bound = bound(step);
+    if (kind_ != Kind::whole_step) bound_by_bytes(step);
   }
 
-  void run(const std::string& method) {
-    const auto* graph = std::get_if<LayerGraph>(&evaluator_.scenario().model);
-    const bool chain = graph != nullptr && graph->is_chain;
-    if (method == "auto") {
-      uniform();
-      block();
-      if (chain && blocks_ <= static_cast<int>(max_exact_stages)) chain_exact_plan();
-      if (chain) rotor_plan("rotor_tight", RotorVariant::tight);
-      if (graph == nullptr) search();
-    } else if (method == "uniform") {
-      uniform();
-    } else if (method == "block") {
-      block();
-    } else if (method == "chen") {
-      chen();
-    } else if (method == "search") {
-      uniform();
-      block();
-      if (graph == nullptr) search();
-    } else if (!chain) {
-      throw InputError("method '" + method +
-                       "' plans chains; for this model there are auto, uniform, block, chen, search");
-    } else if (method == "revolve") {
-      revolve_plan();
-    } else if (method == "rotor") {
-      rotor_plan("rotor", RotorVariant::published);
-    } else if (method == "rotor_tight") {
-      rotor_plan("rotor_tight", RotorVariant::tight);
-    } else {
-      chain_exact_plan();
-    }
+  void run() {
+    if (!settings_.express.empty()) return run_expressions();
+    const std::string& method = settings_.method;
+    if (method == "auto" || method == "search") return run_all(method == "auto");
+    answer_.tried = {method};
+    if (method == "uniform") uniform();
+    if (method == "block") block();
+    if (method == "chen") try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks");
+    if (method == "revolve") revolve_plan();
+    if (method == "rotor") rotor_plan("rotor", RotorVariant::published);
+    if (method == "rotor_tight") rotor_plan("rotor_tight", RotorVariant::tight);
+    if (method == "chain_exact") chain_exact_plan();
+    if (method == "checkmate") checkmate_plan(settings_.seconds);
   }
 
   PlanAnswer answer() {
-    answer_.simulations = evaluator_.simulations;
-    answer_.least_peak = evaluator_.least_peak;
+    answer_.simulations = evaluator_.simulations();
+    if (!answer_.best) describe_nearest();
     answer_.outline = evaluator_.model();
     return std::move(answer_);
   }
 
  private:
+  const LayerGraph& graph() const { return std::get<LayerGraph>(evaluator_.scenario().model); }
+  int steps() const { return evaluator_.scenario().training.loop.steps; }
+
+  /// Only what the framework can say; every block alike in kind, so that all of it is tried.
+  void run_expressions() {
+    answer_.tried = {settings_.express};
+    for (const Expression& expression : expressions(settings_.express, evaluator_.model()))
+      try_policy(settings_.express, expression.kind, expression.words, expression.text);
+  }
+
+  /// `quick`: what takes seconds at most.
+  void run_all(bool quick) {
+    if (kind_ == Kind::whole_step) {
+      answer_.tried = {"search"};
+      search_whole_step();
+      if (!has_linear_solver() || evaluator_.model().layers.size() > most_rows_for_proof || answer_.bound.is_tight)
+        return;
+      answer_.tried.push_back("checkmate");
+      return checkmate_plan(quick ? 0.5 : settings_.seconds / 2);
+    }
+    answer_.tried = {"uniform", "block"};
+    uniform();
+    block();
+    if (kind_ == Kind::chain) {
+      answer_.tried.push_back("rotor_tight");
+      rotor_plan("rotor_tight", RotorVariant::tight);
+      if (blocks_ <= static_cast<int>(max_exact_stages)) {
+        answer_.tried.push_back("chain_exact");
+        chain_exact_plan();
+      }
+    }
+    if (kind_ != Kind::program && quick) return;
+    answer_.tried.push_back("search");
+    const Offer offer = [&](std::string words, Plan plan, const PlanCost& cost) {
+      consider({"search", std::move(words), "", std::move(plan), cost});
+    };
+    if (kind_ == Kind::program) {
+      for (const std::string& framework : frameworks())
+        for (const Expression& expression : expressions(framework, evaluator_.model()))
+          try_policy("search", expression.kind, expression.words);
+      return search_levels(evaluator_, budget_, offer);
+    }
+    search_layers(evaluator_, budget_, 4000, offer);
+  }
+
   void consider(Proposal proposal) {
     if (proposal.cost.peak > budget_) return;
     if (!answer_.best || is_cheaper(proposal.cost, answer_.best->cost)) answer_.best = std::move(proposal);
   }
 
-  void try_policy(const std::string& method, const PolicyKind& kind, std::string words, std::string megatron) {
-    Plan plan = evaluator_.plan_of(kind);
+  void try_plan(const std::string& method, Plan plan, std::string words, std::string express = "") {
     const PlanCost cost = evaluator_.cost(plan);
-    consider({method, std::move(words), std::move(megatron), std::move(plan), cost});
+    consider({method, std::move(words), std::move(express), std::move(plan), cost});
+  }
+  void try_policy(const std::string& method, const PolicyKind& kind, std::string words, std::string express = "") {
+    try_plan(method, evaluator_.plan_of(kind), std::move(words), std::move(express));
+  }
+  void try_sequence(const std::string& method, const std::string& sequence) {
+    Plan plan = evaluator_.plan_of(policy::Sequence{sequence});
+    std::string words = "a schedule of " + std::to_string(plan.steps.size()) + " steps";
+    try_plan(method, std::move(plan), std::move(words));
   }
 
   /// Exact over its parameter.
   void uniform() {
     for (int k = 1; k <= blocks_; ++k)
       for (const bool last : {true, false})
-        try_policy(
-            "uniform", policy::Interval{k, last},
-            "segments of " + std::to_string(k) + " blocks" + (last ? "" : ", the last one kept"),
-            last ? "--recompute-granularity full --recompute-method uniform --recompute-num-layers " + std::to_string(k)
-                 : "");
+        try_policy("uniform", policy::Interval{k, last},
+                   "segments of " + std::to_string(k) + " blocks" + (last ? "" : ", the last one kept"));
   }
 
   void block() {
     for (int n = 1; n <= blocks_; ++n)
       try_policy("block", policy::Block{n},
-                 "the first " + std::to_string(n) + " of " + std::to_string(blocks_) + " blocks in full",
-                 "--recompute-granularity full --recompute-method block --recompute-num-layers " + std::to_string(n));
-  }
-
-  /// Chen et al. 2016, segments of sqrt(L).
-  void chen() { try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks", ""); }
-
-  void try_sequence(const std::string& method, const std::string& sequence) {
-    Plan plan = evaluator_.plan_of(policy::Sequence{sequence});
-    const PlanCost cost = evaluator_.cost(plan);
-    consider({method, "a schedule of " + std::to_string(plan.steps.size()) + " steps", "", std::move(plan), cost});
+                 "the first " + std::to_string(n) + " of " + std::to_string(blocks_) + " blocks in full");
   }
 
   void rotor_plan(const std::string& method, RotorVariant variant) {
-    const ChainCosts costs = chain_costs(std::get<LayerGraph>(evaluator_.scenario().model));
-    const SlottedChain slotted = in_slots(costs, budget_.count, 500);
+    const SlottedChain slotted = in_slots(chain_costs(graph()), budget_.count, 500);
     if (const auto schedule = rotor(slotted.costs, slotted.limit, variant)) try_sequence(method, schedule->sequence);
   }
 
   void chain_exact_plan() {
-    const ChainCosts costs = chain_costs(std::get<LayerGraph>(evaluator_.scenario().model));
-    if (const auto schedule = chain_exact(costs, budget_.count)) try_sequence("chain_exact", schedule->sequence);
+    if (const auto schedule = chain_exact(chain_costs(graph()), budget_.count))
+      try_sequence("chain_exact", schedule->sequence);
   }
 
   /// The most slots whose schedule fits.
@@ -177,117 +199,69 @@ class Planning {
     }
   }
 
-  // ---- search: levels of recomputation, each over a run of blocks
+  // ---- graphs whose rows are the whole step
 
-  struct Level {
-    std::string name;
-    std::vector<OpChoice> choices;  // by op of a block
-    std::string megatron;
-  };
+  Dag dag() const { return make_dag(graph(), evaluator_.scenario().convention == Convention::dtr); }
 
-  /// What one block can give up.
-  std::vector<Level> levels() const {
-    const std::int32_t first = block_layers(evaluator_.model()).front();
-    const std::size_t ops = evaluator_.model().layers[static_cast<std::size_t>(first)].ops.size();
-    std::vector<Level> out;
-    const std::vector<std::pair<std::string, PolicyKind>> kinds = {
-        {"everything but products and attention", policy::Selective{{}, {"matmul", "attention"}, {}, 1}},
-        {"everything but products", policy::Selective{{}, {"matmul"}, {}, 1}},
-        {"core_attn", policy::Selective{{"core_attn"}, {}, {}, 1}},
-        {"norms and activations", policy::Selective{{"norm", "activation"}, {}, {}, 1}},
-        {"activations", policy::Selective{{"activation"}, {}, {}, 1}},
-        {"mlp", policy::Selective{{"mlp"}, {}, {}, 1}},
-        {"attention", policy::Selective{{"attention"}, {}, {}, 1}},
-        {"full", policy::Full{}},
-    };
-    for (const auto& [name, kind] : kinds) {
-      Choices choices;
-      try {
-        choices = choose(kind, evaluator_.model());
-      } catch (const InputError&) {
-        continue;  // the pattern matches nothing in this model
-      }
-      Level level{name, choices.ops[static_cast<std::size_t>(first)], ""};
-      if (level.choices.size() != ops) continue;
-      if (name == "core_attn") level.megatron = "--recompute-granularity selective --recompute-modules core_attn";
-      out.push_back(level);
-    }
-    return out;
+  void try_schedule(const std::string& method, const DagSchedule& schedule, const Dag& of) {
+    const auto runs = static_cast<std::size_t>(
+        std::ranges::count_if(schedule.moves, [](const DagMove& move) { return !move.is_drop; }));
+    const std::size_t more = runs - of.cost.size();
+    try_plan(method, to_plan(schedule, of),
+             std::to_string(runs) + " runs of " + std::to_string(of.cost.size()) + " rows, " + std::to_string(more) +
+                 " of them again");
   }
 
-  Plan mixed(const std::vector<std::pair<const Level*, int>>& runs) const {
-    Choices choices = choose(policy::None{}, evaluator_.model());
-    const std::vector<std::int32_t> layers = block_layers(evaluator_.model());
-    std::size_t next = 0;
-    for (const auto& [level, count] : runs)
-      for (int i = 0; i < count && next < layers.size(); ++i, ++next) {
-        const auto layer = static_cast<std::size_t>(layers[next]);
-        if (choices.ops[layer].size() != level->choices.size()) continue;
-        choices.ops[layer] = level->choices;
-        choices.regions.push_back({layers[next]});
-      }
-    Policy policy = evaluator_.scenario().policy;
-    policy.kind = policy::None{};
-    return put_in_order(choices, policy, evaluator_.model());
+  /// No schedule of one step costs less than this.
+  void bound_cost(std::int64_t cost, const Dag& of, const std::string& proof) {
+    const bool timed = answer_.without.time.count > 0;
+    LowerBound& bound = answer_.bound;
+    const Nanos time{timed ? cost * steps() : 0};
+    const Flops recompute{timed ? 0 : cost - of.total()};
+    if (bound.proof.empty() || time > bound.time || recompute > bound.recompute)
+      bound = {proof, time, recompute, false};
   }
 
-  bool try_mixed(const Level& a, int count_a, const Level* b, int count_b) {
-    std::vector<std::pair<const Level*, int>> runs = {{&a, count_a}};
-    std::string words = std::to_string(count_a) + " of " + std::to_string(blocks_) + " blocks: " + a.name;
-    if (b != nullptr && count_b > 0) {
-      runs.emplace_back(b, count_b);
-      words += "; the next " + std::to_string(count_b) + ": " + b->name;
-    }
-    Plan plan = mixed(runs);
-    const PlanCost cost = evaluator_.cost(plan);
-    const bool fits = cost.peak <= budget_;
-    const bool all = count_a == blocks_ && count_b == 0;
-    consider({"search", std::move(words), all ? a.megatron : "", std::move(plan), cost});
-    return fits;
+  void search_whole_step() {
+    const Dag of = dag();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(settings_.seconds);
+    const auto stop = [end] { return std::chrono::steady_clock::now() >= end; };
+    const DagBound bound = bound_dag(of, budget_.count, programs_for_bound, stop);
+    bound_cost(bound.cost, of,
+               bound.programs > 0 ? "linear programs at " + std::to_string(bound.programs) + " moments"
+                                  : "fractional knapsacks");
+    const DagSearchAnswer found = search_dag(of, budget_.count, {decodings, bound.cost, stop});
+    if (!found.schedule) return;
+    try_schedule("search", *found.schedule, of);
+    answer_.bound.is_tight = found.schedule->cost == bound.cost;
   }
 
-  /// The fewest blocks at which `fits` holds, by bisection; blocks_ + 1 when none do.
-  int fewest(const std::function<bool(int)>& fits, int most) const {
-    int low = 0, high = most + 1;
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      if (middle > most) break;
-      if (fits(middle))
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    return high;
+  void checkmate_plan(double seconds) {
+    const Dag of = dag();
+    const CheckmateAnswer found = checkmate(of, budget_.count, seconds);
+    if (found.schedule) try_schedule("checkmate", *found.schedule, of);
+    if (settings_.method != "checkmate") return;  // other shapes of schedule may cost less
+    bound_cost(found.bound, of, "the integer program");
+    answer_.bound.is_tight = found.is_proven;
+    if (!found.schedule)
+      answer_.notes.push_back(found.is_proven ? "proven: no schedule of this shape fits"
+                                              : "the time was over before a schedule was found");
   }
 
-  void search() {
-    if (blocks_ == 0) return;
-    const std::vector<Level> all = levels();
-    std::vector<int> alone(all.size());
-    for (std::size_t i = 0; i < all.size(); ++i)
-      alone[i] = fewest([&](int n) { return try_mixed(all[i], n, nullptr, 0); }, blocks_);
-    // Two levels: as many of the stronger one as are needed for each number of the cheaper one.
-    for (std::size_t strong = 0; strong < all.size(); ++strong) {
-      const int most = std::min(alone[strong], blocks_);
-      for (std::size_t light = 0; light < all.size(); ++light) {
-        if (light == strong) continue;
-        for (int n = 1; n < most; n += std::max(1, most / 8))
-          fewest([&](int m) { return try_mixed(all[strong], n, &all[light], m); }, blocks_ - n);
-      }
-    }
-  }
+  // ---- bounds and what to say where nothing fits
 
-  /// A lower bound on recomputed FLOPs of one micro-batch; see the header.
-  Flops bound(const Step& step) const {
+  /// At the end of forward everything kept is alive, so what makes up the excess over the budget is dropped and runs
+  /// again, at no less than the cheapest FLOPs a byte.
+  void bound_by_bytes(const Step& none) {
     Bytes live = answer_.static_bytes, end;
-    for (const Instruction& i : step.instructions) {
-      if (i.op != no_id && step.ops[i.op].phase == Phase::backward) break;
-      if (i.what == Do::alloc) live += step.storages[i.index].bytes;
-      if (i.what == Do::free) live -= step.storages[i.index].bytes;
+    for (const Instruction& i : none.instructions) {
+      if (i.op != no_id && none.ops[i.op].phase == Phase::backward) break;
+      if (i.what == Do::alloc) live += none.storages[i.index].bytes;
+      if (i.what == Do::free) live -= none.storages[i.index].bytes;
       end = live;
     }
-    if (end <= budget_) return {};
     Int128 excess = (end - budget_).count;
+    if (excess <= 0) return;
     struct Item {
       Int128 bytes, flops;
     };
@@ -301,42 +275,77 @@ class Planning {
     Int128 flops = 0;
     for (const Item& item : items) {
       if (excess <= 0) break;
-      if (item.bytes <= excess)
-        flops += item.flops;
-      else
-        flops += item.flops * excess / item.bytes;
+      flops += item.bytes <= excess ? item.flops : item.flops * excess / item.bytes;
       excess -= item.bytes;
     }
-    return Flops{flops};
+    answer_.bound = {"bytes kept at the end of forward", {}, Flops{flops}, false};
   }
 
-  Evaluator evaluator_;
+  /// The lowest limit at which a short search of the whole step finds a schedule.
+  void lower_whole_step() {
+    const Dag of = dag();
+    std::int64_t low = std::max(widest_row(of) - 1, budget_.count), high = answer_.without.peak.count;
+    while (high - low > high / 1000) {
+      const std::int64_t middle = low + (high - low) / 2;
+      const DagSearchAnswer found = search_dag(of, middle, {short_decodings, 0, nullptr});
+      if (found.schedule) (void)evaluator_.cost(to_plan(*found.schedule, of));
+      (found.schedule ? high : low) = found.schedule ? found.schedule->peak : middle;
+    }
+  }
+
+  void describe_nearest() {
+    if (kind_ == Kind::whole_step) lower_whole_step();
+    const Step step = evaluator_.lowered(evaluator_.lowest());
+    const Timeline timeline = simulate(step, Device{});
+    answer_.nearest.peak = evaluator_.least_peak();
+    if (timeline.events.empty()) return;
+    const OpId op = timeline.events[timeline.peak_event].op();
+    if (op != no_id) answer_.nearest.op = step.names[step.ops[op].name];
+    for (const PeakStorage& storage : peak_storages(step, timeline)) {
+      const StepStorage& of = step.storages[storage.storage];
+      answer_.nearest.alive.emplace_back(step.names[of.name], of.bytes);
+    }
+  }
+
+  static constexpr std::size_t most_rows_for_proof = 64;
+  static constexpr int programs_for_bound = 48;
+  static constexpr std::int64_t decodings = 20'000, short_decodings = 200;
+
+  PlanEvaluator evaluator_;
   Bytes budget_;
+  const PlanSettings& settings_;
+  Kind kind_;
   int blocks_ = 0;
   PlanAnswer answer_;
 };
 
 }  // namespace
 
-bool is_cheaper(const PlanCost& a, const PlanCost& b) {
-  return std::tuple(a.time, a.recompute, a.peak) < std::tuple(b.time, b.recompute, b.peak);
-}
-
 const std::vector<std::string>& plan_methods() {
-  static const std::vector<std::string> names = {"auto",  "uniform",     "block",       "chen",  "revolve",
-                                                 "rotor", "rotor_tight", "chain_exact", "search"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const Method& method : methods()) out.push_back(method.name);
+    return out;
+  }();
   return names;
 }
 
-PlanAnswer find_plan(const Scenario& scenario, Bytes budget, const std::string& method) {
-  const std::vector<std::string>& known = plan_methods();
-  if (std::ranges::find(known, method) == known.end()) {
-    std::string list;
-    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-    throw InputError("no planner is called '" + method + "'; known are " + list);
+PlanAnswer find_plan(const Scenario& scenario, Bytes budget, const PlanSettings& settings) {
+  const auto method = std::ranges::find(methods(), settings.method, &Method::name);
+  if (method == methods().end())
+    throw InputError("no planner is called '" + settings.method + "'; known are " + joined(plan_methods()));
+  const Kind kind = kind_of(scenario);
+  if (std::ranges::find(method->kinds, kind) == method->kinds.end()) {
+    std::vector<std::string> others;
+    for (const Method& other : methods())
+      if (std::ranges::find(other.kinds, kind) != other.kinds.end()) others.push_back(other.name);
+    throw InputError("method '" + settings.method + "' does not plan " + std::string(name_of(kind)) + "; there are " +
+                     joined(others));
   }
-  Planning planning(scenario, budget);
-  planning.run(method);
+  if (!settings.express.empty() && settings.method != "auto")
+    throw InputError("--express searches all that the framework can say; leave out the method");
+  Planning planning(scenario, budget, settings);
+  planning.run();
   return planning.answer();
 }
 

@@ -164,8 +164,11 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:2:13: error: convention 'rotor' is for family 'chain'"},
       {"a gradient under rotor", "model: {family: chain, layers: 1, gradient: 1 B}\nconvention: rotor",
        "s.yaml:1:45: error: convention 'rotor' takes each boundary as its gradient; leave 'gradient' out"},
-      {"a convention of later", chain + "convention: dtr",
-       "s.yaml:2:13: error: 'convention' 'dtr' is not available yet; available are: framework, rotor"},
+      {"a convention of later", chain + "convention: revolve",
+       "s.yaml:2:13: error: 'convention' 'revolve' is not available yet; available are: framework, rotor, checkmate, "
+       "dtr"},
+      {"a convention of graphs for a chain", chain + "convention: checkmate",
+       "s.yaml:2:13: error: convention 'checkmate' is for family 'graph'"},
       {"an allocator's key without that allocator", chain + "allocator: {capacity: 1 GiB}",
        "s.yaml:2:23: error: 'capacity' is for kind 'cuda_caching'"},
       {"a split size that PyTorch refuses", chain + "allocator: {kind: cuda_caching, max_split_size_mb: 20}",

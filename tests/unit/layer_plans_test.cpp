@@ -250,8 +250,10 @@ TEST_CASE("a plan that reads what is not there is refused, naming its step") {
        "layer 'b' reads layer number 2, which does not come before it; layers must stand in a topological order"},
       {"rotor on a graph", graph, sequence("Fe0"),
        "convention: rotor counts chains, and this model is a graph; expected framework", Convention::rotor},
-      {"a convention without rules", three, sequence("Fe0"),
-       "convention: only framework and rotor have rules for layers so far", Convention::dtr},
+      {"a convention without rules", three, sequence("Fe0"), "convention: revolve has no rules for layers yet",
+       Convention::revolve},
+      {"a convention of whole steps", three, sequence("Fe0"),
+       "conventions checkmate and dtr, and no others, count graphs whose rows are the whole step", Convention::dtr},
       {"FLOPs past 2^63 in one op", huge, sequence("Fe0 Fe1"),
        "step 2 of the plan: Fe1 takes 9223372036854775808 FLOP; expected less than 2^63 in one op"},
   };

@@ -83,7 +83,7 @@ TEST_CASE("planners: what they return fits, runs, and costs what they say") {
     CAPTURE(c.name);
     const Bytes without = run(c.scenario).timeline.peak;
     const Bytes budget{without.count * c.percent / 100};
-    const PlanAnswer answer = find_plan(c.scenario, budget, c.method);
+    const PlanAnswer answer = find_plan(c.scenario, budget, {.method = c.method});
     CHECK(answer.without.peak == without);
     REQUIRE(answer.best);
     CHECK(answer.best->cost.peak <= budget);
@@ -96,7 +96,7 @@ TEST_CASE("planners: what they return fits, runs, and costs what they say") {
     CHECK(result.timeline.peak == answer.best->cost.peak);
     CHECK(result.timeline.end == answer.best->cost.time);
     CHECK(!referee(result.step, result.timeline));
-    CHECK(answer.best->cost.recompute.count >= answer.recompute_bound.count);
+    CHECK(answer.best->cost.recompute.count >= answer.bound.recompute.count);
   }
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("planners: the better method is never worse on a chain") {
     CAPTURE(percent);
     const Bytes budget{without.count * percent / 100};
     const auto time = [&](const std::string& method) {
-      const PlanAnswer answer = find_plan(scenario, budget, method);
+      const PlanAnswer answer = find_plan(scenario, budget, {.method = method});
       return answer.best ? answer.best->cost.time : Nanos{std::numeric_limits<std::int64_t>::max()};
     };
     CHECK(time("chain_exact") <= time("rotor_tight"));
@@ -120,7 +120,7 @@ TEST_CASE("planners: the better method is never worse on a chain") {
 TEST_CASE("planners refuse what they cannot plan") {
   const auto message = [](const Scenario& scenario, Bytes budget, const std::string& method) -> std::string {
     try {
-      (void)find_plan(scenario, budget, method);
+      (void)find_plan(scenario, budget, {.method = method});
     } catch (const InputError& error) {
       return error.message();
     }
@@ -129,10 +129,10 @@ TEST_CASE("planners refuse what they cannot plan") {
   CHECK(
       message(chain(4), Bytes{100}, "rotors") ==
       "no planner is called 'rotors'; known are auto, uniform, block, chen, revolve, rotor, rotor_tight, chain_exact, "
-      "search");
+      "checkmate, search");
   CHECK(message(chain(4), Bytes{9}, "auto") ==
         "the budget of 9 B is below the 10 bytes that are live before the first op");
   CHECK(message(gpt(), Bytes{1'000'000'000}, "rotor") ==
-        "method 'rotor' plans chains; for this model there are auto, uniform, block, chen, search");
-  CHECK(!find_plan(chain(4), Bytes{30}, "auto").best);
+        "method 'rotor' does not plan models of ops; there are auto, uniform, block, chen, search");
+  CHECK(!find_plan(chain(4), Bytes{30}, {.method = "auto"}).best);
 }

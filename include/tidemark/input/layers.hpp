@@ -14,8 +14,8 @@ LayerGraph read_chain(const YamlMap& model);
 
 /// The model of family graph: a layer table or a PipeDream graph.txt, put into a topological order that stays as near
 /// as possible to the file's (a table's rows, PipeDream's node numbers). Throws InputError for a cycle, an unknown or
-/// repeated id, naming the row.
-LayerGraph read_graph(const YamlMap& model);
+/// repeated id, naming the row. `whole_step`: the rows of the table are all computations of a step.
+LayerGraph read_graph(const YamlMap& model, bool whole_step);
 
 /// PipeDream's profile: "node4 -- Conv2d(...) -- forward_compute_time=46.201, ..." in ms and bytes, then edges
 /// "\tnode4 -- node5". A layer's activation and output are activation_size (a tuple's parts added up), its gradient

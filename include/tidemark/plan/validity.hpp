@@ -15,6 +15,8 @@ namespace tidemark {
 ///   - a layer runs, or runs backward, when the output of a block that it reads has been given up. Fn gives up the
 ///     output of a block that no other layer reads, Dx and Dxbar what they name. Outputs with several readers, and
 ///     those of layers that are no blocks, stay as long as somebody reads them.
+/// Where the rows are the whole step, each runs forward once and after what it reads, and nothing but forward,
+/// recompute and drop has a meaning; whether what a step reads is still there, lowering says.
 void check_plan(const Plan& plan, const Outline& outline);
 
 }  // namespace tidemark

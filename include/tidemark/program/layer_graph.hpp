@@ -34,6 +34,7 @@ struct LayerGraph {
   Nanos loss_time;
   Bytes loss_workspace;
   bool is_chain = false;
+  bool is_whole_step = false;  // the rows are every computation of a step, gradients too: no backward is added
   friend bool operator==(const LayerGraph&, const LayerGraph&) = default;
 };
 

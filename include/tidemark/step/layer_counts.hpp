@@ -17,6 +17,9 @@ namespace tidemark {
 /// `framework` counts what is given. `rotor` (Beaumont et al. 2019) counts a gradient as large as its boundary, and no
 /// parameters. In a graph that is not a chain a gradient is as large as the value it belongs to, unless the table
 /// gives gradients; the model's input then gets one only when a layer that reads it gives one.
+/// `checkmate` (Jain et al. 2020) and `dtr` (Kirisame et al. 2021) count graphs whose rows are the whole step: each row
+/// makes one value of `output` bytes and nothing else, gone after its last reader. Under dtr rows that read nothing are
+/// constants and rows that nobody reads are results: both stay to the end.
 struct LayerCounts {
   std::vector<std::string> names;                  // by layer: its name, else its number
   std::vector<std::vector<std::int32_t>> inputs;   // by layer: values it reads, ascending, each once
@@ -32,7 +35,7 @@ struct LayerCounts {
 };
 
 /// Throws InputError where an input does not come earlier in the list, or where `rotor` is asked to count a graph
-/// that is not a chain, or where the convention has no rules for layers yet.
+/// that is not a chain, where a graph's rows are the whole step and the convention's are not or the other way round.
 LayerCounts count_layers(const LayerGraph& graph, Convention convention);
 
 /// A layer whose `attention_flops` are given has two ops, as in its Outline: 0 is attention, 1 the rest, which makes

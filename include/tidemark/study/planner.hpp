@@ -4,52 +4,64 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
+#include "tidemark/study/plan_evaluator.hpp"
 
 namespace tidemark {
 
-/// What a simulated plan takes. Of two plans that fit, the one of less time is cheaper, then of fewer recomputed FLOPs,
-/// then of the lower peak.
-struct PlanCost {
-  Bytes peak;
-  Nanos time;       // of all steps
-  Flops recompute;  // of all steps
-  Flops total;
-  friend bool operator==(const PlanCost&, const PlanCost&) = default;
-};
-bool is_cheaper(const PlanCost& a, const PlanCost& b);
-
-/// A plan that a method proposes, in words and in a framework's own flags where it has them.
+/// A plan that a method proposes, in words and in a framework's own where it has them.
 struct Proposal {
   std::string method;
-  std::string words;     // "the first 9 of 32 blocks in full, the next 12 core_attn"
-  std::string megatron;  // "--recompute-granularity full --recompute-method block --recompute-num-layers 9"; "" without
+  std::string words;    // "the first 9 of 32 blocks in full, the next 12 core_attn"
+  std::string express;  // in the framework that was asked for: flags, TOML, arguments, code; "" without
   Plan plan;
   PlanCost cost;
+};
+
+/// What no plan that fits goes below, and by which argument it is proven; "" where nothing is.
+struct LowerBound {
+  std::string proof;
+  Nanos time;             // of all steps; 0 where the model has no times
+  Flops recompute;        // of one micro-batch
+  bool is_tight = false;  // the best plan is proven to be optimal, within its method's kind of schedule
+};
+
+/// The plan of the lowest peak that was tried, where no plan fits.
+struct Nearest {
+  Bytes peak;
+  std::string op;                                    // that runs at the peak
+  std::vector<std::pair<std::string, Bytes>> alive;  // there, the largest first
 };
 
 struct PlanAnswer {
   std::optional<Proposal> best;  // nothing fits: none
   PlanCost without;              // policy none
-  Bytes least_peak;              // of everything that was simulated
   Bytes static_bytes;            // live before the first op: no plan goes below
-  Flops recompute_bound;         // no plan that fits recomputes fewer FLOPs in a micro-batch's forward end (see below)
+  LowerBound bound;
+  std::vector<std::string> tried;  // methods
+  std::vector<std::string> notes;  // what a method has to say beside its plan
   std::int64_t simulations = 0;
+  Nearest nearest;  // where nothing fits
   Outline outline;
 };
 
-/// Method names in the order `auto` tries them.
+struct PlanSettings {
+  std::string method = "auto";
+  std::string express;              // "" or a framework: only plans that it can say
+  std::string heuristic = "h_DTR";  // of method dtr
+  double seconds = 60;              // after which a search or an integer program ends with what it has
+};
+
+/// Method names in the order in which a message lists them.
 const std::vector<std::string>& plan_methods();
 
-/// `method`: auto, uniform, block, chen, revolve, rotor, rotor_tight, chain_exact (the last four for chains), search.
-/// Every proposal is simulated in full before it counts. The bound: at the end of forward everything kept is alive, so
-/// saved tensors of at least (that level without recomputation - budget) bytes are dropped, at no less than the
-/// cheapest FLOPs a byte; 0 where the end of forward already fits.
+/// Every proposal is simulated in full before it counts. docs/planners.md says what each method does and takes.
 /// Throws InputError for an unknown method, one that does not take the model, a budget below the static bytes.
-PlanAnswer find_plan(const Scenario& scenario, Bytes budget, const std::string& method);
+PlanAnswer find_plan(const Scenario& scenario, Bytes budget, const PlanSettings& settings = {});
 
 }  // namespace tidemark

@@ -104,7 +104,7 @@ int plan_command(const PlanOptions& options) {
   if (!scenario.budget && device) scenario.budget = *device;
   if (!scenario.budget) throw InputError("plan needs a budget: --budget SIZE, 'budget' or a device in the scenario");
   *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
-  PlanSettings settings{.method = options.method, .express = options.express};
+  PlanSettings settings{.method = options.method, .express = options.express, .heuristic = options.heuristic};
   if (!options.time_limit.empty()) settings.seconds = seconds_of(options.time_limit);
   const PlanAnswer answer = find_plan(scenario, *scenario.budget, settings);
   if (!answer.best) {

@@ -36,7 +36,8 @@ struct PlanOptions {
   std::vector<std::string> sets;
   std::string budget;  // "" is the scenario's, or the device's usable bytes
   std::string method = "auto";
-  std::string express;     // a framework: what it can say, in its words in place of YAML
+  std::string express;  // a framework: what it can say, in its words in place of YAML
+  std::string heuristic = "h_DTR";
   std::string time_limit;  // seconds; "" is the default
   std::string out;         // a path; "" prints the plan
 };

@@ -116,7 +116,11 @@ class CommandLine {
     command
         ->add_option("--method", plan_.method,
                      "auto, uniform, block, chen, search; for chains revolve, rotor, rotor_tight, chain_exact; for "
-                     "graphs of a whole step checkmate")
+                     "graphs of a whole step checkmate, dtr")
+        ->capture_default_str();
+    command
+        ->add_option("--heuristic", plan_.heuristic,
+                     "What dtr evicts first: h_DTR, h_DTR_eq, h_local, h_LRU, h_size, h_MSPS")
         ->capture_default_str();
     command->add_option("--time-limit", plan_.time_limit,
                         "Seconds after which a search or an integer program ends with what it has; 60");

@@ -15,6 +15,7 @@
 #include "tidemark/study/checkmate.hpp"
 #include "tidemark/study/dag_bound.hpp"
 #include "tidemark/study/dag_search.hpp"
+#include "tidemark/study/dtr.hpp"
 #include "tidemark/study/express.hpp"
 #include "tidemark/study/linear_program.hpp"
 #include "tidemark/study/revolve.hpp"
@@ -42,6 +43,7 @@ const std::vector<Method>& methods() {
       {"rotor_tight", {Kind::chain}},
       {"chain_exact", {Kind::chain}},
       {"checkmate", {Kind::whole_step}},
+      {"dtr", {Kind::whole_step}},
       {"search", {Kind::program, Kind::graph, Kind::chain, Kind::whole_step}},
   };
   return all;
@@ -94,6 +96,7 @@ class Planning {
     if (method == "rotor_tight") rotor_plan("rotor_tight", RotorVariant::tight);
     if (method == "chain_exact") chain_exact_plan();
     if (method == "checkmate") checkmate_plan(settings_.seconds);
+    if (method == "dtr") dtr_plan();
   }
 
   PlanAnswer answer() {
@@ -246,6 +249,19 @@ class Planning {
     if (!found.schedule)
       answer_.notes.push_back(found.is_proven ? "proven: no schedule of this shape fits"
                                               : "the time was over before a schedule was found");
+  }
+
+  /// As the online run goes; thrashing where repetition costs ten times the step.
+  void dtr_plan() {
+    const auto heuristic = find_heuristic(settings_.heuristic);
+    if (!heuristic)
+      throw InputError("no heuristic is called '" + settings_.heuristic + "'; known are " + joined(heuristic_names()));
+    const Dag of = dag();
+    const DtrRun run = run_dtr(dtr_log(of), budget_.count, *heuristic, 10 * of.total());
+    if (run.end == DtrRun::End::ok) return try_schedule("dtr", dtr_schedule(run, of), of);
+    answer_.notes.push_back(settings_.heuristic + (run.end == DtrRun::End::thrashing
+                                                       ? " repeats more than ten times the step's cost"
+                                                       : " finds nothing left to evict"));
   }
 
   // ---- bounds and what to say where nothing fits

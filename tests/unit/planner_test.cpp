@@ -129,7 +129,7 @@ TEST_CASE("planners refuse what they cannot plan") {
   CHECK(
       message(chain(4), Bytes{100}, "rotors") ==
       "no planner is called 'rotors'; known are auto, uniform, block, chen, revolve, rotor, rotor_tight, chain_exact, "
-      "checkmate, search");
+      "checkmate, dtr, search");
   CHECK(message(chain(4), Bytes{9}, "auto") ==
         "the budget of 9 B is below the 10 bytes that are live before the first op");
   CHECK(message(gpt(), Bytes{1'000'000'000}, "rotor") ==

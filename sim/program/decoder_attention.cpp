@@ -223,7 +223,8 @@ TensorId as_heads(Decoder& d, const std::string& part, TensorId x, std::int64_t 
   Shape shape = d.token_rows(heads);
   shape.push_back(width);
   TensorId out = d.reshape("attention." + part + "_heads", x, shape);
-  if (d.spec.qk_norm && (part == "q" || part == "k")) out = norm(d, "attention." + part + "_norm", out);
+  if (d.spec.qk_norm && d.spec.latent.kv_rank == 0 && (part == "q" || part == "k"))
+    out = norm(d, "attention." + part + "_norm", out);
   if (d.is(ModelCode::megatron)) out = d.transpose("attention." + part + "_batch_first", out, 0, 1);
   return d.transpose("attention." + part + "_transposed", out, 1, 2);
 }

@@ -56,7 +56,6 @@ void check_experts(const TransformerSpec& spec) {
   check_positive("experts_per_token", experts.per_token, 1 << 20);
   check_positive("expert_hidden", experts.hidden);
   check_positive("every", experts.every);
-  if (spec.ffn_bias) refuse("experts have no biases");
   if (experts.per_token > experts.count)
     refuse(std::to_string(experts.per_token) + " experts a token are more than the " + std::to_string(experts.count) +
            " there are");
@@ -74,6 +73,7 @@ void check_experts(const TransformerSpec& spec) {
   if (experts.capacity_factor && !within(*experts.capacity_factor, false))
     refuse("'capacity_factor' must be above 0 and at most the number of experts");
   if (experts.pad_to_capacity && !experts.capacity_factor) refuse("'pad_to_capacity' needs a 'capacity_factor'");
+  if (spec.ffn_bias) refuse("experts have no biases");
 }
 
 void check_parts(const TransformerSpec& spec) {

@@ -35,7 +35,8 @@ TensorId picture_embedding(Decoder& d) {
   const Image& image = d.spec.image;
   const std::int64_t patches = d.sequence - 1;
   const std::int64_t values = image.channels * image.patch * image.patch;
-  const TensorId pixels = d.batch_input("pixel_values", {d.batch, image.channels, image.size, image.size}, d.compute);
+  const DType dtype = d.training.dtypes.autocast ? d.training.dtypes.parameters : d.compute;
+  const TensorId pixels = d.batch_input("pixel_values", {d.batch, image.channels, image.size, image.size}, dtype);
   const TensorId patch_rows = d.program.alias(OpKind::view, d.name("patches"), {pixels}, {d.batch, patches, values},
                                               contiguous_strides({d.batch, patches, values}));
   const TensorId projected = d.linear("patch_projection", patch_rows, d.spec.hidden, true);
@@ -76,7 +77,7 @@ TensorId class_loss(Decoder& d, TensorId logits, std::int64_t rows) {
 }  // namespace
 
 TensorId encoder_embedding(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals) {
-  if (d.is(ModelCode::megatron) || d.is(ModelCode::torchtitan))
+  if (!d.is(ModelCode::reference) && !d.is(ModelCode::huggingface))
     throw InputError("transformer: model_type '" + d.spec.model_type +
                      "' has the model codes reference and huggingface only");
   if (d.spec.image.size > 0) return picture_embedding(d);

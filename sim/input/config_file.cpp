@@ -237,8 +237,7 @@ std::string given_type(const DocPtr& root, const std::string& path, const std::s
   const DocPtr value = root->find("model_type");
   if (!value) throw InputError({path}, "missing field 'model_type'; expected a Hugging Face config (JSON)");
   const Key key{"model_type"};
-  const Given<std::string> given{text({&key, value}), value->where()};
-  return std::string(model_type(given).name);
+  return std::string(model_type(text({&key, value}), value->where()).name);
 }
 
 }  // namespace
@@ -259,7 +258,7 @@ DecoderFields read_config(const std::string& path, const std::string& override_t
   if (!out.labels.value && classes && classes->kind == DocNode::Kind::map)
     out.labels = {static_cast<std::int64_t>(classes->entries.size()), {path}};
   // A window is only used where it is switched on, except by Mistral and Gemma 2.
-  const ModelType& defaults = model_type(out.model_type);
+  const ModelType& defaults = model_type(*out.model_type.value, out.model_type.where);
   const DocPtr window = root->find("sliding_window");
   const bool is_null = window && window->kind == DocNode::Kind::null;
   if (defaults.sliding_window == 0) out.sliding_window = {};

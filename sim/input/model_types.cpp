@@ -150,14 +150,14 @@ const std::vector<ModelType>& model_types() {
 
 }  // namespace
 
-const ModelType& model_type(const Given<std::string>& given) {
-  const std::string_view name = *given.value == "phi-msft" ? "phi" : std::string_view(*given.value);
-  const auto found = std::ranges::find(model_types(), name, &ModelType::name);
+const ModelType& model_type(const std::string& name, const SourceLoc& where) {
+  const std::string_view looked_up = name == "phi-msft" ? "phi" : std::string_view(name);
+  const auto found = std::ranges::find(model_types(), looked_up, &ModelType::name);
   if (found != model_types().end()) return *found;
   std::vector<std::string> known;
   for (const ModelType& type : model_types()) known.emplace_back(type.name);
-  throw InputError(given.where, fmt::format("unknown model_type '{}'; known are: {}",
-                                            shown(std::string_view(*given.value)), joined(known)));
+  throw InputError(where,
+                   fmt::format("unknown model_type '{}'; known are: {}", shown(std::string_view(name)), joined(known)));
 }
 
 }  // namespace tidemark

@@ -3,9 +3,11 @@
 /// Internal to the reader of transformers. Defaults are those of transformers' configuration_<type>.py.
 #pragma once
 
+#include <string>
 #include <string_view>
 
-#include "tidemark/input/config_file.hpp"
+#include "tidemark/base/errors.hpp"
+#include "tidemark/program/transformer.hpp"
 
 namespace tidemark {
 
@@ -33,7 +35,7 @@ struct ModelType {
   Image image = {};
 };
 
-/// Throws InputError naming the known types.
-const ModelType& model_type(const Given<std::string>& given);
+/// Throws InputError, at `where`, naming the known types.
+const ModelType& model_type(const std::string& name, const SourceLoc& where);
 
 }  // namespace tidemark

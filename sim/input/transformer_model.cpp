@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model_types.hpp"
+#include "tidemark/input/config_file.hpp"
 #include "tidemark/input/quantities.hpp"
 
 namespace tidemark {
@@ -180,7 +181,7 @@ TransformerModel read_transformer(const YamlMap& model) {
   if (!fields.model_type.value) throw InputError(model.where(), "missing 'config' or 'model_type' of the transformer");
   override_inline(fields, model);
 
-  const ModelType& type = model_type(fields.model_type);
+  const ModelType& type = model_type(*fields.model_type.value, fields.model_type.where);
   TransformerSpec spec;
   spec.model_type = type.name;
   spec.layers = needed(fields.layers, "layers", model);

@@ -4,6 +4,8 @@
 /// code at hand writes them.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,8 +38,11 @@ struct Decoder {
   TensorId cos = no_tensor, sin = no_tensor;           // rotary tables
   TensorId mask = no_tensor;                           // of eager attention
   TensorId labels = no_tensor, loss_mask = no_tensor;  // where they come with the rest of the batch
+  std::vector<std::string> products;                   // names that an adapter may have, as met
 
   bool is(ModelCode c) const { return code == c; }
+  /// Is that part of the model a library's kernel?
+  bool fuses(std::string_view part) const;
   std::string name(std::string_view part) const { return layer + "." + std::string(part); }
   const Tensor& tensor(TensorId id) const { return program.tensor(id); }
   void begin_layer(const std::string& name, const char* type, bool is_block);
@@ -51,9 +56,16 @@ struct Decoder {
   TensorId batch_input(std::string name, Shape shape, DType dtype);
   /// A parameter of this layer, in the data type of the computation (autocast: a cast of it).
   TensorId weight(std::string_view part, Shape shape);
-  /// x W + b. `bias` may be no_tensor.
+  /// Is it trained? Under LoRA the base is not, but for what `lora.trained` names.
+  bool trains(std::string_view part) const;
+  /// x W + b, in 4 bits or with an adapter where the training says so. `bias` may be no_tensor.
   TensorId linear(std::string_view part, TensorId x, std::int64_t out, bool bias);
-  TensorId project(std::string_view part, TensorId x, TensorId weight, TensorId bias, std::int64_t out);
+  TensorId project(std::string_view part, TensorId x, TensorId weight, TensorId bias, std::int64_t out,
+                   Attributes attributes = {});
+  /// A weight in the type of the computation. Under autocast the cast of a trained fp32 weight is kept for all uses
+  /// until the forward ends (at::autocast::cached_cast); any other cast dies after its use.
+  TensorId cast_weight(std::string_view part, TensorId weight);
+  std::map<TensorId, TensorId> cached_casts;
   /// An op of the shape of its first input, dense in that one's order of dimensions.
   TensorId pointwise(OpKind kind, std::string_view part, std::vector<TensorId> inputs, Attributes attributes = {});
   TensorId cast(std::string_view part, TensorId x, DType dtype);
@@ -69,6 +81,16 @@ struct Decoder {
   /// A row-major copy; nothing when it is row-major already.
   TensorId contiguous(std::string_view part, TensorId x);
 };
+
+/// The frozen base in 4 bits: x W + b with W made 16-bit for the call. `in` columns of x.
+TensorId quantized_linear(Decoder& d, std::string_view part, TensorId x, std::int64_t out, TensorId bias);
+/// The frozen product and its adapter as one function, where `fused` has lora.
+TensorId fused_adapter(Decoder& d, std::string_view part, TensorId x, std::int64_t out);
+bool has_adapter(const Decoder& d, std::string_view part);
+/// base + B A x, as PEFT's layers write it.
+TensorId adapted(Decoder& d, std::string_view part, TensorId x, TensorId base);
+/// Throws InputError when a target of `lora` matched no product, naming those there are.
+void check_adapters(const Decoder& d);
 
 /// What a branch adds to the residual stream; Megatron leaves its last bias to the fused sum.
 struct Branch {

@@ -178,8 +178,13 @@ TensorId padded_values(Decoder& d, TensorId v) {
 /// One kernel; its output lies in memory as the tokens do, so no copy follows, or batch first.
 TensorId fused_core(Decoder& d, Heads& heads) {
   // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads, and
-  // gpt_bigcode's one head is expanded without a copy.
-  if (d.spec.attention == "sdpa" && !d.is(ModelCode::reference) && d.spec.model_type != "gpt_bigcode") {
+  // gpt_bigcode's one head is expanded without a copy. Up to transformers 4.48 Mistral's code repeats them for flash too
+  // (MistralFlashAttention2, MixtralFlashAttention2).
+  const bool mistral = d.spec.model_type == "mistral" || d.spec.model_type == "mixtral";
+  const bool flash_repeats = d.is(ModelCode::huggingface) && mistral && d.training.transformers != "4.49";
+  const bool sdpa_repeats =
+      d.spec.attention == "sdpa" && !d.is(ModelCode::reference) && d.spec.model_type != "gpt_bigcode";
+  if (sdpa_repeats || flash_repeats) {
     heads.k = repeat_heads(d, "k", heads.k);
     heads.v = repeat_heads(d, "v", heads.v);
   }
@@ -231,6 +236,7 @@ TensorId as_heads(Decoder& d, const std::string& part, TensorId x, std::int64_t 
 
 TensorId rotary(Decoder& d, const std::string& part, TensorId x) {
   const std::string path = "attention." + part + "_rotary";
+  if (d.fuses("rotary")) return d.pointwise(OpKind::rotary, path, {x, d.cos, d.sin}, {.in_place = true});
   if (d.is(ModelCode::huggingface))
     return d.rotary_dim < d.tensor(x).shape.back() ? partly_rotated(d, path, x) : huggingface_rotary(d, path, x);
   if (d.is(ModelCode::torchtitan)) return torchtitan_rotary(d, path, x);

@@ -46,29 +46,62 @@ class LossChain {
     return d_.cast(part("float"), logits, d_.training.dtypes.logits.value_or(DType::float32));
   }
 
+  TensorId fused_loss(TensorId logits, TensorId labels) {
+    Attributes attributes;
+    attributes.implementation = "fused";
+    return d_.program.op(OpKind::cross_entropy, name("cross_entropy"), {logits, labels}, {}, DType::float32,
+                         std::move(attributes));
+  }
+
   TensorId log_softmax_and_nll(TensorId logits, TensorId labels) {
     const std::int64_t vocab = d_.tensor(logits).shape.back();
     const std::int64_t rows = d_.batch * d_.tensor(logits).shape.at(1);
     const bool flat = d_.tensor(logits).shape.size() == 2;
     const TensorId flattened = flat ? logits : d_.reshape(part("flatten"), logits, {rows, vocab});
+    if (d_.fuses("loss")) return fused_loss(flattened, labels);
     const TensorId log_probabilities = d_.pointwise(OpKind::log_softmax, part("log_softmax"), {flattened});
     const DType dtype = d_.tensor(log_probabilities).dtype;
     return d_.program.op(OpKind::nll_loss, name("nll_loss"), {log_probabilities, labels}, {}, dtype);
   }
 
-  /// transformers up to 4.44: logits.float(), then row t against label t + 1 by a copy of all rows but the last; with
-  /// one sequence that slice is row-major already and nothing is copied.
+  /// logits.float(), then row t against label t + 1: by a copy of all rows but the last (with one sequence that slice
+  /// is row-major already and nothing is copied), from transformers 4.49 on by labels that are padded and shifted. Up
+  /// to 4.45 the model's forward binds its name `logits` to the fp32 copy; from 4.46 on that is a function's local
+  /// (loss/loss_utils.py, ForCausalLMLoss), and the model's stays with the half-precision logits.
   TensorId huggingface(TensorId logits, TensorId labels) {
     const TensorId wide = widened(logits);
-    d_.program.program().logits = wide;
-    if (d_.tensor(wide).shape.size() == 2) return log_softmax_and_nll(wide, labels);  // chunks: labels are shifted
+    const std::string& version = d_.training.transformers;
+    const TensorId named = version == "4.45" ? wide : logits;
+    d_.program.program().logits = named;
+    const TensorId loss = d_.tensor(wide).shape.size() == 2
+                              ? log_softmax_and_nll(wide, labels)  // chunks: labels are shifted
+                          : version == "4.49" ? labels_shifted(wide, labels)
+                                              : logits_shifted(wide, labels);
+    d_.ends_scope(wide);
+    if (named != wide) d_.ends_scope(named);
+    return loss;
+  }
+
+  TensorId labels_shifted(TensorId wide, TensorId labels) {
+    const TensorId padded =
+        d_.program.op(OpKind::cat, name("labels_padded"), {labels}, {d_.batch, d_.sequence + 1}, DType::int64);
+    Shape strides = d_.tensor(padded).strides;
+    const TensorId shifted =
+        d_.program.alias(OpKind::view, name("labels_shift"), {padded}, {d_.batch, d_.sequence}, std::move(strides));
+    const TensorId targets = d_.contiguous(part("shift_labels"), shifted);
+    const TensorId loss = log_softmax_and_nll(wide, targets);
+    d_.ends_scope(targets);
+    d_.ends_scope(padded);
+    return loss;
+  }
+
+  TensorId logits_shifted(TensorId wide, TensorId labels) {
     const TensorId shifted = d_.slice(part("shift"), wide, 1, d_.sequence - 1);
     const TensorId copied = d_.contiguous(part("shift_copy"), shifted);
     const TensorId targets =
         d_.contiguous(part("shift_labels"), d_.slice(part("labels_shift"), labels, 1, d_.sequence - 1));
     const TensorId loss = log_softmax_and_nll(copied, targets);
     d_.ends_scope(copied);
-    d_.ends_scope(wide);
     return loss;
   }
 

@@ -194,6 +194,9 @@ Ids megatron_batch(Decoder& d, std::vector<TensorId>& locals) {
 
 Ids batch_of(Decoder& d, std::vector<TensorId>& locals) {
   if (d.is(ModelCode::megatron)) return megatron_batch(d, locals);
+  // The trainer's batches have a mask, which flash and sdpa do not read when nothing is padded.
+  if (d.is(ModelCode::huggingface) && d.training.profile.loop == "huggingface")
+    d.batch_input("attention_mask", {d.batch, d.sequence}, DType::int64);
   return {.tokens = d.batch_input("input_ids", {d.batch, d.sequence}, DType::int64)};
 }
 
@@ -211,6 +214,8 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
   TensorId x =
       d.program.op(OpKind::embedding, "embedding.tokens", {ids.tokens, token_table}, rows, d.tensor(token_table).dtype);
   parts.push_back(x);
+  // PEFT with checkpointing: enable_input_require_grads. Regions have no trained input else.
+  if (!d.tensor(x).requires_grad && d.training.lora.input_requires_grad) d.program.make_leaf(x);
   if (!d.spec.rotary) {
     if (!megatron) ids.positions = d.batch_input("position_ids", {1, d.sequence}, DType::int64);
     const Shape position_rows = {megatron ? d.batch : 1, d.sequence, d.spec.hidden};
@@ -302,7 +307,10 @@ Program make_transformer(const TransformerSpec& spec, const Training& training) 
   // Megatron's model makes the loss itself; the others return their logits.
   if (!d.is(ModelCode::megatron))
     for (const TensorId local : locals) d.ends_scope(local);
-  Program program = d.program.finish(model_loss(d, x, token_table, locals));
+  const TensorId loss = model_loss(d, x, token_table, locals);
+  for (const auto& [weight, cast] : d.cached_casts) d.ends_scope(cast);  // autocast ends
+  check_adapters(d);
+  Program program = d.program.finish(loss);
   program.model_flops = model_flops(d.spec, training);
   return program;
 }

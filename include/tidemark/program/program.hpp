@@ -262,6 +262,10 @@ class ProgramBuilder {
   /// Opens the layer that following tensors and ops belong to.
   std::int32_t begin_layer(std::string name, std::string type, bool is_block);
   TensorId parameter(std::string name, Shape shape, DType dtype, bool requires_grad = true);
+  /// A frozen one whose storage is not its elements: quantized.
+  TensorId packed_parameter(std::string name, Shape shape, DType dtype, Bytes bytes);
+  /// Part of the model's state that is no parameter: scales of quantized weights.
+  TensorId buffer(std::string name, Shape shape, DType dtype);
   TensorId input(std::string name, Shape shape, DType dtype, bool requires_grad = false);
   /// A batch tensor that the loop makes anew in each micro-batch: an op without inputs, and a host variable.
   TensorId batch_input(std::string name, Shape shape, DType dtype);
@@ -291,6 +295,8 @@ class ProgramBuilder {
   std::vector<TensorId> split(std::string name, TensorId input, const std::vector<Part>& parts);
   const Tensor& tensor(TensorId id) const { return program_.tensors[static_cast<std::size_t>(id)]; }
   Program& program() { return program_; }
+  /// requires_grad_(): the tensor becomes a leaf whose gradient is wanted, and the graph holds it through backward.
+  void make_leaf(TensorId id);
   /// A host variable (a local, an argument) holds the tensor past its last reader, until the op added last has run.
   /// At one op, expression temporaries go first, then names in the order of these calls.
   void hold_until_now(TensorId id);
@@ -310,6 +316,7 @@ class ProgramBuilder {
     OpIndex until = -1;
   };
   std::vector<Held> held_;
+  std::vector<TensorId> leaves_;  // by make_leaf: let go when backward has ended
 };
 
 }  // namespace tidemark

@@ -69,8 +69,10 @@ class LossChain {
   /// to 4.45 the model's forward binds its name `logits` to the fp32 copy; from 4.46 on that is a function's local
   /// (loss/loss_utils.py, ForCausalLMLoss), and the model's stays with the half-precision logits.
   TensorId huggingface(TensorId logits, TensorId labels) {
-    const TensorId wide = widened(logits);
     const std::string& version = d_.training.transformers;
+    // GPT2LMHeadModel and GPTBigCodeForCausalLM take the logits as they are; cross_entropy is fp32 under autocast.
+    const bool as_they_are = d_.spec.model_type == "gpt2" || d_.spec.model_type == "gpt_bigcode";
+    const TensorId wide = as_they_are && version != "4.49" ? as_asked(logits) : widened(logits);
     const TensorId named = version == "4.45" ? wide : logits;
     d_.program.program().logits = named;
     const TensorId loss = d_.tensor(wide).shape.size() == 2
@@ -98,9 +100,10 @@ class LossChain {
   TensorId logits_shifted(TensorId wide, TensorId labels) {
     const TensorId shifted = d_.slice(part("shift"), wide, 1, d_.sequence - 1);
     const TensorId copied = d_.contiguous(part("shift_copy"), shifted);
+    const TensorId scores = d_.training.dtypes.autocast ? d_.cast(part("autocast"), copied, DType::float32) : copied;
     const TensorId targets =
         d_.contiguous(part("shift_labels"), d_.slice(part("labels_shift"), labels, 1, d_.sequence - 1));
-    const TensorId loss = log_softmax_and_nll(copied, targets);
+    const TensorId loss = log_softmax_and_nll(scores, targets);
     d_.ends_scope(copied);
     return loss;
   }

@@ -117,6 +117,11 @@ TEST_CASE("fine-tuning: what lives how long") {
        {"profile.transformers='4.49'"},
        "loss.labels_padded",
        "144 B, loss.labels_padded to loss.nll_loss"},
+      {"gpt2 takes half-precision logits as they are",
+       {"model={family: transformer, model_type: gpt2, layers: 1, "
+        "hidden: 32, heads: 4, vocab: 96, max_positions: 8}"},
+       "loss.float",
+       "never"},
       {"mistral repeats its heads for flash",
        {"model.model_type=mistral"},
        "layers.0.attention.core_attn.k_repeat",

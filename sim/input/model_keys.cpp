@@ -3,6 +3,7 @@
 
 #include "key_blocks.hpp"
 #include "tidemark/base/vocabulary.hpp"
+#include "tidemark/program/transformer.hpp"
 
 namespace tidemark {
 namespace {
@@ -94,17 +95,15 @@ Block transformer_block() {
           {
               family_key(),
               {"config", Type::path, "none", "A Hugging Face config.json; the fields below override it."},
-              {"model_type",
-               Type::choice,
-               "the config's",
-               "The architecture.",
-               {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"}},
+              {"model_type", Type::choice, "the config's", "The architecture.",
+               Names(transformer_model_types.begin(), transformer_model_types.end())},
               {"layers", Type::integer, "the config's", "Number of blocks."},
               {"hidden", Type::integer, "the config's", "Width of the residual stream."},
               {"heads", Type::integer, "the config's", "Query heads."},
               {"kv_heads", Type::integer, "the config's, or heads", "Key and value heads."},
               {"head_dim", Type::integer, "the config's, or hidden / heads", "Width of a head."},
-              {"ffn_hidden", Type::integer, "the config's; gpt2: 4 hidden", "Width inside the feed-forward part."},
+              {"ffn_hidden", Type::integer, "the config's; gpt2, gpt_bigcode, phi: 4 hidden",
+               "Width inside the feed-forward part."},
               {"vocab", Type::integer, "the config's", "Rows of the embedding."},
               {"max_positions", Type::integer, "the config's", "Longest sequence."},
               {"dropout", Type::number, "the config's, or 0", "All three dropouts below."},
@@ -121,8 +120,31 @@ Block transformer_block() {
               {"qkv_bias", Type::boolean, "the config's, or the model type's", "Bias of query, key and value."},
               {"projection_bias", Type::boolean, "the config's, or the model type's", "Bias after attention."},
               {"ffn_bias", Type::boolean, "the config's, or the model type's", "Bias of the feed-forward part."},
+              {"rotary_dim", Type::integer, "the config's, or head_dim", "So much of a head is rotated."},
               {"attention", Type::choice, "eager", "How attention is computed.", {"eager", "sdpa", "flash", "fused"}},
-              {"head", Type::choice, "lm", "What follows the last block.", {"lm", "none"}},
+              {"head",
+               Type::choice,
+               "lm; vit: classification",
+               "What follows the last block.",
+               {"lm", "classification", "none"}},
+              {"labels", Type::integer, "the config's, or 2", "Classes of head `classification`."},
+              {"image_size", Type::integer, "the config's, or 224", "ViT: side of a picture in pixels."},
+              {"patch_size", Type::integer, "the config's, or 16", "ViT: side of a patch in pixels."},
+              {"channels", Type::integer, "the config's, or 3", "ViT: numbers a pixel has."},
+              {"experts", Type::integer, "the config's", "Routed experts a layer."},
+              {"experts_per_token", Type::integer, "the config's", "So many of them see a token."},
+              {"expert_hidden", Type::integer, "the config's; mixtral: ffn_hidden", "Width inside an expert."},
+              {"shared_expert_hidden", Type::integer, "the config's, or 0",
+               "Width of all experts together that see every token."},
+              {"dense_first", Type::integer, "the config's, or 0", "So many first layers have no experts."},
+              per_layer("imbalance", Type::factor, "1", "Rows of the busiest expert over the mean."),
+              {"capacity_factor", Type::factor, "none", "Rows an expert takes at most, over the mean."},
+              {"pad_to_capacity", Type::boolean, "false", "Every expert has just that many rows."},
+              {"kv_rank", Type::integer, "the config's", "DeepSeek: width of the latent row of keys and values."},
+              {"query_rank", Type::integer, "the config's, or 0", "DeepSeek: that of queries; 0: none."},
+              {"nope_dim", Type::integer, "the config's", "DeepSeek: the part of a head that is not rotated."},
+              {"rope_dim", Type::integer, "the config's", "DeepSeek: the part that is."},
+              {"value_dim", Type::integer, "the config's", "DeepSeek: width of a head of values."},
           }};
 }
 

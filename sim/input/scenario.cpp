@@ -90,10 +90,25 @@ class ScenarioReader {
     profile.kernels = map->get("kernels", choice, profile.kernels);
     profile.model_code = map->get("model_code", choice, profile.model_code);
     profile.loop = map->get("loop", choice, profile.loop);
+    read_libraries(*map);
     if (of_layers() && profile != *find_profile("ideal"))
       map_.optional("profile")->fail(
           fmt::format("'profile' has no meaning for family '{}', whose layers are given as numbers; only ideal holds",
                       out_.family));
+  }
+
+  /// What else decides which ops a Hugging Face model is made of.
+  void read_libraries(const YamlMap& map) {
+    for (const char* key : {"transformers", "fused"})
+      if (const auto field = map.optional(key); field && out_.training.profile.model_code != "huggingface")
+        field->fail(fmt::format("'{}' is for model_code huggingface, not {}", key, out_.training.profile.model_code));
+    out_.training.transformers = map.get("transformers", choice, out_.training.transformers);
+    out_.training.fused = map.get("fused", texts, out_.training.fused);
+    for (const std::string& part : out_.training.fused)
+      if (std::ranges::find(fused_parts, part) == fused_parts.end())
+        map.optional("fused")->fail(
+            fmt::format("'fused' has parts of {}, not '{}'",
+                        joined(std::vector<std::string>(fused_parts.begin(), fused_parts.end())), part));
   }
 
   [[noreturn]] void no_meaning(const Field& field) const {
@@ -106,7 +121,8 @@ class ScenarioReader {
     for (const Field& field : map_.fields()) {
       const std::string_view key = field.key->name;
       const bool needs_program = key == "batch" || key == "dtype" || key == "optimizer" || key == "loop";
-      const bool needs_transformer = key == "loss" || key == "flops_convention";
+      const bool needs_transformer =
+          key == "loss" || key == "flops_convention" || key == "lora" || key == "quantization";
       if ((needs_program && of_layers()) || (needs_transformer && !transformer)) no_meaning(field);
     }
   }
@@ -138,11 +154,12 @@ class ScenarioReader {
       dtypes.autocast = true;
       dtypes.compute = cast;
     }
-    for (const auto& [key, member] : std::array<std::pair<std::string_view, std::optional<DType> DTypes::*>, 4>{
+    for (const auto& [key, member] : std::array<std::pair<std::string_view, std::optional<DType> DTypes::*>, 5>{
              {{"gradients", &DTypes::gradients},
               {"main_gradients", &DTypes::main_gradients},
               {"master", &DTypes::master},
-              {"logits", &DTypes::logits}}})
+              {"logits", &DTypes::logits},
+              {"norms", &DTypes::norms}}})
       if (const auto field = map->optional(key)) dtypes.*member = dtype(*field);
     dtypes.moments = map->get("moments", dtype, dtypes.moments);
   }
@@ -169,8 +186,27 @@ class ScenarioReader {
           loss.chunks);
       loss.fused = map->get("fused", boolean, loss.fused);
     }
+    read_adapters();
     if (const auto map = sub("loop"))
       out_.training.loop.logits_held = map->get("logits_held", boolean, out_.training.loop.logits_held);
+  }
+
+  void read_adapters() {
+    Lora& lora = out_.training.lora;
+    if (const auto map = sub("lora")) {
+      lora.rank = positive_integer(map->require("rank"));
+      lora.targets = texts(map->require("targets"));
+      lora.dropout = map->get("dropout", probability, lora.dropout);
+      lora.dtype = map->get("dtype", dtype, lora.dtype);
+      lora.input_requires_grad = map->get("input_requires_grad", boolean, lora.input_requires_grad);
+      lora.trained = map->get("trained", texts, lora.trained);
+    }
+    const auto field = map_.optional("quantization");
+    if (!field) return;
+    const std::string kind = choice(*field);
+    const auto found = std::ranges::find(quantization_names, kind) - quantization_names.begin();
+    out_.training.quantization = static_cast<Quantization>(found);
+    if (found != 0 && lora.rank == 0) field->fail("'quantization' freezes the products; it needs 'lora' to train");
   }
 
   void read_convention() {
@@ -232,6 +268,13 @@ class ScenarioReader {
     read.spec.flops_convention = out_.flops_convention;
     const std::int64_t sequence = out_.training.batch.sequence;
     const SourceLoc where = sequence_place();
+    if (read.spec.image.size > 0) {
+      const std::int64_t rows = rows_of_a_sequence(read.spec, out_.training);
+      if (sequence != Batch{}.sequence && sequence != rows)
+        throw InputError(where,
+                         fmt::format("a picture has {} rows, not {}: its patches and the class", rows, sequence));
+      return read.spec;
+    }
     if (!read.spec.rotary && sequence > read.spec.max_positions)
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
                                           read.spec.max_positions));

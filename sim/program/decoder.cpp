@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "components.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/program/strides.hpp"
 
@@ -53,13 +54,22 @@ Decoder::Decoder(const TransformerSpec& the_spec, const Training& the_training)
       code(find_code(training.profile.model_code)),
       compute(training.dtypes.compute),
       batch(training.batch.size),
-      sequence(training.batch.sequence),
+      sequence(rows_of_a_sequence(spec, training)),
       query_width(heads_width(spec.heads, spec.head_dim)),
-      kv_width(heads_width(spec.kv_heads, spec.head_dim)) {}
+      kv_width(heads_width(spec.kv_heads, spec.head_dim)),
+      value_dim(spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim),
+      value_width(heads_width(spec.heads, value_dim)),
+      rotary_dim(spec.latent.kv_rank > 0 ? spec.latent.rope_dim
+                 : spec.rotary_dim > 0   ? spec.rotary_dim
+                                         : spec.head_dim) {}
 
 void Decoder::begin_layer(const std::string& new_name, const char* type, bool is_block) {
   layer = new_name;
   program.begin_layer(new_name, type, is_block);
+}
+
+bool Decoder::fuses(std::string_view part) const {
+  return std::ranges::find(training.fused, part) != training.fused.end();
 }
 
 Shape Decoder::token_rows(std::int64_t last) const {
@@ -76,8 +86,14 @@ TensorId Decoder::batch_input(std::string part, Shape shape, DType dtype) {
 }
 
 TensorId Decoder::weight(std::string_view part, Shape shape) {
-  const TensorId parameter = program.parameter(name(part), std::move(shape), training.dtypes.parameters);
-  return training.dtypes.autocast ? parameter : cast(std::string(part) + ".cast", parameter, compute);
+  const bool of_norm = training.dtypes.norms && part.find("norm") != std::string_view::npos;
+  const DType dtype = of_norm ? *training.dtypes.norms : training.dtypes.parameters;
+  const TensorId parameter = program.parameter(name(part), std::move(shape), dtype, trains(part));
+  return training.dtypes.autocast || of_norm ? parameter : cast(std::string(part) + ".cast", parameter, compute);
+}
+
+bool Decoder::trains(std::string_view part) const {
+  return training.lora.rank == 0 || has_component(name(part), training.lora.trained);
 }
 
 TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bool bias) {
@@ -85,21 +101,39 @@ TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bo
   const std::string path(part);
   // Hugging Face's GPT-2 has Conv1D: weights [in, out] and a bias, one addmm on the rows.
   const bool conv1d = is(ModelCode::huggingface) && spec.model_type == "gpt2" && bias;
-  const TensorId w = weight(path + ".weight", conv1d ? Shape{in, out} : Shape{out, in});
-  const TensorId b = bias ? weight(path + ".bias", {out}) : no_tensor;
-  if (!conv1d) return project(part, x, w, b, out);
-  Shape shape = tensor(x).shape;
-  shape.back() = out;
-  return program.op(OpKind::addmm, name(part), {b, x, w}, std::move(shape), compute);
+  products.push_back(path);
+  if (fuses("lora") && has_adapter(*this, part) && !bias) return fused_adapter(*this, part, x, out);
+  TensorId result = no_tensor;
+  if (training.quantization != Quantization::none) {
+    result = quantized_linear(*this, part, x, out, bias ? weight(path + ".bias", {out}) : no_tensor);
+  } else {
+    const TensorId w = weight(path + ".weight", conv1d ? Shape{in, out} : Shape{out, in});
+    const TensorId b = bias ? weight(path + ".bias", {out}) : no_tensor;
+    Shape shape = tensor(x).shape;
+    shape.back() = out;
+    result = conv1d ? program.op(OpKind::addmm, name(part), {b, x, w}, std::move(shape), compute)
+                    : project(part, x, w, b, out);
+  }
+  return has_adapter(*this, part) ? adapted(*this, part, x, result) : result;
 }
 
-TensorId Decoder::project(std::string_view part, TensorId x, TensorId w, TensorId bias, std::int64_t out) {
+TensorId Decoder::cast_weight(std::string_view part, TensorId weight) {
+  const Tensor& w = tensor(weight);
+  const bool cached = training.dtypes.autocast && w.dtype == DType::float32 && w.requires_grad;
+  if (!cached) return cast(part, weight, compute);
+  const auto found = cached_casts.find(weight);
+  if (found != cached_casts.end()) return found->second;
+  return cached_casts[weight] = cast(part, weight, compute);
+}
+
+TensorId Decoder::project(std::string_view part, TensorId x, TensorId w, TensorId bias, std::int64_t out,
+                          Attributes attributes) {
   const std::string path(part);
   Shape shape = tensor(x).shape;
   shape.back() = out;
-  std::vector<TensorId> inputs = {cast(path + ".input_cast", x, compute), cast(path + ".weight_cast", w, compute)};
-  if (bias != no_tensor) inputs.push_back(cast(path + ".bias_cast", bias, compute));
-  return program.op(OpKind::linear, name(part), std::move(inputs), std::move(shape), compute);
+  std::vector<TensorId> inputs = {cast(path + ".input_cast", x, compute), cast_weight(path + ".weight_cast", w)};
+  if (bias != no_tensor) inputs.push_back(cast_weight(path + ".bias_cast", bias));
+  return program.op(OpKind::linear, name(part), std::move(inputs), std::move(shape), compute, std::move(attributes));
 }
 
 TensorId Decoder::pointwise(OpKind kind, std::string_view part, std::vector<TensorId> inputs, Attributes attributes) {
@@ -149,6 +183,17 @@ TensorId Decoder::slice(std::string_view part, TensorId x, std::size_t dimension
   Shape strides = tensor(x).strides;
   shape.at(dimension) = extent;
   return program.alias(OpKind::view, name(part), {x}, std::move(shape), std::move(strides));
+}
+
+std::vector<TensorId> Decoder::split_columns(std::string_view part, TensorId x,
+                                             const std::vector<std::pair<std::string, std::int64_t>>& parts) {
+  const Tensor whole = tensor(x);
+  std::vector<ProgramBuilder::Part> views;
+  for (const auto& [part_name, extent] : parts) {
+    views.push_back({name(part_name), whole.shape, whole.strides});
+    views.back().shape.back() = extent;
+  }
+  return program.split(name(part), x, views);
 }
 
 TensorId Decoder::contiguous(std::string_view part, TensorId x) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "decoder.hpp"
+#include "tidemark/base/errors.hpp"
 
 namespace tidemark {
 namespace {
@@ -45,29 +46,65 @@ class LossChain {
     return d_.cast(part("float"), logits, d_.training.dtypes.logits.value_or(DType::float32));
   }
 
+  TensorId fused_loss(TensorId logits, TensorId labels) {
+    Attributes attributes;
+    attributes.implementation = "fused";
+    return d_.program.op(OpKind::cross_entropy, name("cross_entropy"), {logits, labels}, {}, DType::float32,
+                         std::move(attributes));
+  }
+
   TensorId log_softmax_and_nll(TensorId logits, TensorId labels) {
     const std::int64_t vocab = d_.tensor(logits).shape.back();
     const std::int64_t rows = d_.batch * d_.tensor(logits).shape.at(1);
     const bool flat = d_.tensor(logits).shape.size() == 2;
     const TensorId flattened = flat ? logits : d_.reshape(part("flatten"), logits, {rows, vocab});
+    if (d_.fuses("loss")) return fused_loss(flattened, labels);
     const TensorId log_probabilities = d_.pointwise(OpKind::log_softmax, part("log_softmax"), {flattened});
     const DType dtype = d_.tensor(log_probabilities).dtype;
     return d_.program.op(OpKind::nll_loss, name("nll_loss"), {log_probabilities, labels}, {}, dtype);
   }
 
-  /// transformers up to 4.44: logits.float(), then row t against label t + 1 by a copy of all rows but the last; with
-  /// one sequence that slice is row-major already and nothing is copied.
+  /// logits.float(), then row t against label t + 1: by a copy of all rows but the last (with one sequence that slice
+  /// is row-major already and nothing is copied), from transformers 4.49 on by labels that are padded and shifted. Up
+  /// to 4.45 the model's forward binds its name `logits` to the fp32 copy; from 4.46 on that is a function's local
+  /// (loss/loss_utils.py, ForCausalLMLoss), and the model's stays with the half-precision logits.
   TensorId huggingface(TensorId logits, TensorId labels) {
-    const TensorId wide = widened(logits);
-    d_.program.program().logits = wide;
-    if (d_.tensor(wide).shape.size() == 2) return log_softmax_and_nll(wide, labels);  // chunks: labels are shifted
+    const std::string& version = d_.training.transformers;
+    // GPT2LMHeadModel and GPTBigCodeForCausalLM take the logits as they are; cross_entropy is fp32 under autocast.
+    const bool as_they_are = d_.spec.model_type == "gpt2" || d_.spec.model_type == "gpt_bigcode";
+    const TensorId wide = as_they_are && version != "4.49" ? as_asked(logits) : widened(logits);
+    const TensorId named = version == "4.45" ? wide : logits;
+    d_.program.program().logits = named;
+    const TensorId loss = d_.tensor(wide).shape.size() == 2
+                              ? log_softmax_and_nll(wide, labels)  // chunks: labels are shifted
+                          : version == "4.49" ? labels_shifted(wide, labels)
+                                              : logits_shifted(wide, labels);
+    d_.ends_scope(wide);
+    if (named != wide) d_.ends_scope(named);
+    return loss;
+  }
+
+  TensorId labels_shifted(TensorId wide, TensorId labels) {
+    const TensorId padded =
+        d_.program.op(OpKind::cat, name("labels_padded"), {labels}, {d_.batch, d_.sequence + 1}, DType::int64);
+    Shape strides = d_.tensor(padded).strides;
+    const TensorId shifted =
+        d_.program.alias(OpKind::view, name("labels_shift"), {padded}, {d_.batch, d_.sequence}, std::move(strides));
+    const TensorId targets = d_.contiguous(part("shift_labels"), shifted);
+    const TensorId loss = log_softmax_and_nll(wide, targets);
+    d_.ends_scope(targets);
+    d_.ends_scope(padded);
+    return loss;
+  }
+
+  TensorId logits_shifted(TensorId wide, TensorId labels) {
     const TensorId shifted = d_.slice(part("shift"), wide, 1, d_.sequence - 1);
     const TensorId copied = d_.contiguous(part("shift_copy"), shifted);
+    const TensorId scores = d_.training.dtypes.autocast ? d_.cast(part("autocast"), copied, DType::float32) : copied;
     const TensorId targets =
         d_.contiguous(part("shift_labels"), d_.slice(part("labels_shift"), labels, 1, d_.sequence - 1));
-    const TensorId loss = log_softmax_and_nll(copied, targets);
+    const TensorId loss = log_softmax_and_nll(scores, targets);
     d_.ends_scope(copied);
-    d_.ends_scope(wide);
     return loss;
   }
 
@@ -138,10 +175,14 @@ TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const 
     model_returns(d, locals);
     return d.program.op(OpKind::sum, "loss.sum", {hidden}, {}, d.tensor(hidden).dtype);
   }
+  if (!whole && (d.spec.head_bias || d.spec.softcaps))
+    throw InputError("transformer: a head with a bias or a softcap is not modelled in chunks or fused with the loss");
   const TensorId weight = head_weight(d, token_table);
   const Shape tokens = {d.batch, d.sequence};
   if (whole) {
-    const TensorId logits = d.project("lm_head", hidden, weight, no_tensor, d.spec.vocab);
+    const TensorId bias = d.spec.head_bias ? d.weight("lm_head.bias", {d.spec.vocab}) : no_tensor;
+    TensorId logits = d.project("lm_head", hidden, weight, bias, d.spec.vocab);
+    if (d.spec.softcaps) logits = softcap(d, "softcap", logits);
     d.program.program().logits = logits;
     d.begin_layer("loss", "other", false);
     const TensorId labels = d.labels != no_tensor ? d.labels : d.batch_input("labels", tokens, DType::int64);

@@ -69,6 +69,18 @@ TensorId ProgramBuilder::parameter(std::string name, Shape shape, DType dtype, b
   return program_.parameters.back();
 }
 
+TensorId ProgramBuilder::packed_parameter(std::string name, Shape shape, DType dtype, Bytes bytes) {
+  const TensorId out = parameter(std::move(name), std::move(shape), dtype, false);
+  program_.storages[static_cast<std::size_t>(tensor(out).storage)].bytes = bytes;
+  return out;
+}
+
+TensorId ProgramBuilder::buffer(std::string name, Shape shape, DType dtype) {
+  const TensorId out = input(std::move(name), std::move(shape), dtype);
+  program_.tensors[static_cast<std::size_t>(out)].category = Category::parameter;
+  return out;
+}
+
 TensorId ProgramBuilder::input(std::string name, Shape shape, DType dtype, bool requires_grad) {
   const std::int32_t storage = new_storage(name, shape, dtype);
   Shape strides = contiguous_strides(shape);
@@ -140,6 +152,11 @@ std::vector<TensorId> ProgramBuilder::split(std::string name, TensorId input, co
   return outs;
 }
 
+void ProgramBuilder::make_leaf(TensorId id) {
+  program_.tensors[static_cast<std::size_t>(id)].requires_grad = true;
+  leaves_.push_back(id);
+}
+
 void ProgramBuilder::hold_until_now(TensorId id) {
   std::erase_if(held_, [&](const Held& held) { return held.tensor == id; });
   held_.push_back({id, static_cast<OpIndex>(program_.ops.size()) - 1});
@@ -155,6 +172,7 @@ Program ProgramBuilder::finish(TensorId loss) {
   // Expression temporaries first, then names in the order they were let go.
   std::vector<bool> named(program_.tensors.size(), false);
   for (const Held& held : held_) named[static_cast<std::size_t>(held.tensor)] = true;
+  for (const TensorId leaf : leaves_) named[static_cast<std::size_t>(leaf)] = true;
   // What lives from the start has no variable of this program, nor has a view of it.
   std::vector<bool> lives_anyway(program_.storages.size(), false);
   for (const std::vector<TensorId>& leaves : {program_.parameters, program_.inputs})

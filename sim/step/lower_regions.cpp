@@ -38,11 +38,11 @@ void ProgramLowering::leave_region(const Turn& turn, const Turn* next) {
 /// checkpoint(): a copy of the generator's state, and the inputs held until the region has run backward.
 void ProgramLowering::begin_forward_region(std::int32_t r) {
   RegionState& state = region_state(r);
-  if (checkpointing_.preserve_rng && step_.ops.empty()) {  // the state must belong to an op, not to the start
+  if (copies_rng() && step_.ops.empty()) {  // the state must belong to an op, not to the start
     emit_.begin_op(StepOp{}, "checkpoint");
     emit_.compute({});
   }
-  if (checkpointing_.preserve_rng)
+  if (copies_rng())
     state.rng = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
   for (const TensorId t : region(r).inputs) {
     state.inputs.push_back(value(t));
@@ -55,7 +55,7 @@ void ProgramLowering::begin_forward_region(std::int32_t r) {
 
 void ProgramLowering::begin_recompute(std::int32_t r) {
   RegionState& state = region_state(r);
-  if (checkpointing_.preserve_rng)
+  if (copies_rng())
     state.rng_now = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
   for (const TensorId t : region(r).inputs)
     if (value(t) == none) {

@@ -101,23 +101,24 @@ enum class OpKind : std::uint8_t {
   softplus,
   hardtanh,
   hardswish,
-  clamp,       // x -> out                        (both bounds; `implementation` "min" or "max": one)
-  triangle,    // x -> out                        (tril, triu)
-  group_norm,  // x, weight, bias -> out          (`heads` groups)
-  batch_norm,  // x, weight, bias, running mean, running variance -> out
-  max_pool,    // x -> out, indices
-  avg_pool,    // x -> out
-  stack,       // xs -> out
-  index,       // x, indices.. -> out             (rows or elements picked: x[i], index_select)
-  gather,      // x, indices -> out
-  index_add,   // x, indices, u -> out
-  top_k,       // x -> values, indices
-  bce_loss,    // logits, target -> loss
-  compare,     // x[, y] -> mask                  (y absent: a number)
-  fill,        // -> out                          (a new tensor: zeros, arange)
-  custom,      // sizes given as data
+  clamp,           // x -> out                        (both bounds; `implementation` "min" or "max": one)
+  triangle,        // x -> out                        (tril, triu)
+  group_norm,      // x, weight, bias -> out          (`heads` groups)
+  batch_norm,      // x, weight, bias, running mean, running variance -> out
+  max_pool,        // x -> out, indices
+  avg_pool,        // x -> out
+  stack,           // xs -> out
+  index,           // x, indices.. -> out             (rows or elements picked: x[i], index_select)
+  gather,          // x, indices -> out
+  index_add,       // x, indices, u -> out
+  top_k,           // x -> values, indices
+  bce_loss,        // logits, target -> loss
+  compare,         // x[, y] -> mask                  (y absent: a number)
+  fill,            // -> out                          (a new tensor: zeros, arange)
+  grouped_linear,  // x, weight -> out            (one weight [n, k] for each group of rows: [groups, n, k])
+  custom,          // sizes given as data
 };
-inline constexpr std::array<std::string_view, 71> op_kind_names = {"embedding",
+inline constexpr std::array<std::string_view, 72> op_kind_names = {"embedding",
                                                                    "linear",
                                                                    "matmul",
                                                                    "addmm",
@@ -187,6 +188,7 @@ inline constexpr std::array<std::string_view, 71> op_kind_names = {"embedding",
                                                                    "bce_loss",
                                                                    "compare",
                                                                    "fill",
+                                                                   "grouped_linear",
                                                                    "custom"};
 constexpr std::string_view to_string(OpKind kind) { return op_kind_names[static_cast<std::size_t>(kind)]; }
 static_assert(op_kind_names.size() == static_cast<std::size_t>(OpKind::custom) + 1);
@@ -260,6 +262,10 @@ class ProgramBuilder {
   /// Opens the layer that following tensors and ops belong to.
   std::int32_t begin_layer(std::string name, std::string type, bool is_block);
   TensorId parameter(std::string name, Shape shape, DType dtype, bool requires_grad = true);
+  /// A frozen one whose storage is not its elements: quantized.
+  TensorId packed_parameter(std::string name, Shape shape, DType dtype, Bytes bytes);
+  /// Part of the model's state that is no parameter: scales of quantized weights.
+  TensorId buffer(std::string name, Shape shape, DType dtype);
   TensorId input(std::string name, Shape shape, DType dtype, bool requires_grad = false);
   /// A batch tensor that the loop makes anew in each micro-batch: an op without inputs, and a host variable.
   TensorId batch_input(std::string name, Shape shape, DType dtype);
@@ -289,6 +295,8 @@ class ProgramBuilder {
   std::vector<TensorId> split(std::string name, TensorId input, const std::vector<Part>& parts);
   const Tensor& tensor(TensorId id) const { return program_.tensors[static_cast<std::size_t>(id)]; }
   Program& program() { return program_; }
+  /// requires_grad_(): the tensor becomes a leaf whose gradient is wanted, and the graph holds it through backward.
+  void make_leaf(TensorId id);
   /// A host variable (a local, an argument) holds the tensor past its last reader, until the op added last has run.
   /// At one op, expression temporaries go first, then names in the order of these calls.
   void hold_until_now(TensorId id);
@@ -308,6 +316,7 @@ class ProgramBuilder {
     OpIndex until = -1;
   };
   std::vector<Held> held_;
+  std::vector<TensorId> leaves_;  // by make_leaf: let go when backward has ended
 };
 
 }  // namespace tidemark

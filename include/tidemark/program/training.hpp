@@ -33,6 +33,7 @@ struct DTypes {
   DType moments = DType::float32;
   std::optional<DType> logits;  // the loss's copy of the logits
   bool autocast = false;
+  std::optional<DType> norms = {};  // weights of norms, used as they are; the parameters' when not given
   friend bool operator==(const DTypes&, const DTypes&) = default;
 };
 
@@ -60,6 +61,26 @@ struct Loss {
   friend bool operator==(const Loss&, const Loss&) = default;
 };
 
+/// Low-rank adapters (Hu et al. 2021) as PEFT writes them: the base is frozen, y = W x + B A x.
+struct Lora {
+  std::int64_t rank = 0;             // 0: none, all weights are trained
+  std::vector<std::string> targets;  // products that get one, by a component of their name: q_proj
+  double dropout = 0;
+  DType dtype = DType::float32;      // of A and B
+  bool input_requires_grad = true;   // what the first block reads is a leaf (enable_input_require_grads)
+  std::vector<std::string> trained;  // weights of the base that are trained all the same, by a component of their name
+  friend bool operator==(const Lora&, const Lora&) = default;
+};
+
+/// Frozen 4-bit weights of the blocks' products, made 16-bit where they are used.
+enum class Quantization : std::uint8_t { none, nf4, nf4_double, gptq, gptq_column };
+inline constexpr std::array<std::string_view, 5> quantization_names = {"none", "nf4", "nf4_double", "gptq",
+                                                                       "gptq_column"};
+
+/// norm: one kernel, its gradient over the incoming one. rotary: in place both ways. loss: the gradient over the
+/// logits. lora: an adapter and its product as one function.
+inline constexpr std::array<std::string_view, 4> fused_parts = {"norm", "rotary", "loss", "lora"};
+
 struct Loop {
   bool logits_held = false;  // the program's variable keeps the logits through backward
   int steps = 1;
@@ -73,6 +94,12 @@ struct Training {
   Optimizer optimizer;
   Batch batch;
   Loss loss;
+  /// Which transformers model code huggingface follows: 4.45 and before, 4.46 to 4.48, 4.49 and later.
+  std::string transformers = "4.45";
+  /// Parts of the model that are a library's kernel (Unsloth, Liger) in place of its operators; of fused_parts.
+  std::vector<std::string> fused;
+  Lora lora;
+  Quantization quantization = Quantization::none;
   Loop loop;
   friend bool operator==(const Training&, const Training&) = default;
 };

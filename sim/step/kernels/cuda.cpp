@@ -25,8 +25,68 @@ Kernel with_bias(const OpView& op, std::size_t x, std::size_t w, std::size_t bia
 
 Kernel addmm(const OpView& op) { return with_bias(op, 1, 2, 0, false); }
 
+/// A 4-bit weight, 16-bit for a call (bitsandbytes, dequantize_4bit; auto_gptq, QuantLinear). With double quantization
+/// its scales are made fp32 first, and die when the weight is there. -1: it is no 4-bit weight.
+std::int32_t dequantize(const OpView& op, Draft& k) {
+  const std::string& kind = op.op.attributes.implementation;
+  if (kind == "lora_none") return -1;
+  const std::int32_t scales = kind.ends_with("nf4_double") ? k.temp("scales", elements(op.input(1)) / 64 * fp32) : -1;
+  const std::int32_t wide = k.temp("dequantized", bytes(op.input(1)));
+  if (scales >= 0) k.free_temp(scales);
+  return wide;
+}
+
+/// Unsloth's matmul_lora and LoRA_W.backward (kernels/fast_lora.py): x W, then x A and its product with B, added in
+/// place; A and B are cast to x's type for the call. Backward: dA, dB, then dX, the adapter's part of it added in
+/// place.
+Kernel fused_lora(const OpView& op) {
+  const Tensor& x = op.input(0);
+  const Tensor& a = op.input(2);
+  const std::int64_t m = rows(x), rank = a.shape.at(0), in = a.shape.at(1), out = op.input(3).shape.at(0);
+  const std::int64_t item = bytes_per_element(x.dtype);
+  const std::int64_t base = matmul_flops(op, m, in, out);
+  const std::int64_t adapter = matmul_flops(op, m, rank, in) + matmul_flops(op, m, rank, out);
+  Draft k(op);
+  const std::int32_t forward = dequantize(op, k);
+  k.outputs();
+  if (forward >= 0) k.free_temp(forward);
+  const std::int32_t dropped = op.op.attributes.probability > 0 ? k.temp("dropped", bytes(x)) : -1;
+  const std::int32_t narrow = k.temp("x_a", product(op, product(op, m, rank), item));
+  const std::int32_t delta = k.temp("delta", product(op, product(op, m, out), item));
+  k.run().free_temp(delta).free_temp(narrow).save_input(0).save_input(1).save_input(2).save_input(3);
+  if (dropped >= 0) k.save_temp(dropped);
+  k.backward();
+  const std::int32_t back = k.temp("dy_b", product(op, product(op, m, rank), item));
+  k.gradient(2).gradient(3);
+  const std::int32_t backward = dequantize(op, k);
+  k.gradient(0);
+  if (backward >= 0) k.free_temp(backward);
+  const std::int32_t part = op.needs_gradient(0) ? k.temp("dx_of_adapter", bytes(x)) : -1;
+  k.run();
+  if (part >= 0) k.free_temp(part);
+  k.free_temp(back);
+  return k.matmul_flops(base + adapter, base + 2 * adapter).finish();
+}
+
+/// x W with W in 4 bits.
+Kernel quantized_linear(const OpView& op) {
+  const Tensor& weight = op.input(1);
+  const std::int64_t flops = matmul_flops(op, rows(op.input(0)), weight.shape.at(0), weight.shape.at(1));
+  Draft k(op);
+  const std::int32_t forward = dequantize(op, k);
+  k.outputs().run().free_temp(forward).save_input_for(1, 0);
+  k.backward();
+  const std::int32_t backward = dequantize(op, k);
+  k.gradient(0).run().free_temp(backward);
+  if (op.inputs() > 2) k.gradient(2);
+  return k.matmul_flops(flops, flops).other_flops(elements(weight), elements(weight)).finish();
+}
+
 /// F.linear is addmm with a bias, mm without one: MmBackward0 makes mat2's gradient first and releases it first.
 Kernel linear(const OpView& op) {
+  const std::string& kind = op.op.attributes.implementation;
+  if (kind.starts_with("lora_")) return fused_lora(op);
+  if (!kind.empty()) return quantized_linear(op);
   if (op.inputs() > 2) return with_bias(op, 0, 1, 2, true);
   const Tensor& weight = op.input(1);
   const std::int64_t flops = matmul_flops(op, rows(op.input(0)), weight.shape.at(0), weight.shape.at(1));
@@ -89,13 +149,11 @@ std::int64_t round_up(const OpView& op, std::int64_t value, std::int64_t multipl
 /// flash_attention/flash_api.cpp, mha_fwd and mha_bwd. Forward keeps q, k, v, the output, one fp32 logsumexp a row and
 /// the generator's seed and offset. Backward adds up dq in fp32 (rows rounded to 128, head_dim to 32), keeps fp32
 /// row sums, and for grouped heads makes dk and dv for all query heads before it sums them over each group.
-/// Products: as the ideal rule counts them, 2 and 5, half of the square when causal.
 Kernel flash_attention(const OpView& op, bool one_rng_tensor) {
   const Tensor& q = op.input(0);
   const Tensor& keys = op.input(1);
   const std::int64_t batch = q.shape.at(0), heads = q.shape.at(1), head_dim = q.shape.at(3);
-  const std::int64_t full = matmul_flops(op, rows(q), keys.shape.at(2), head_dim);
-  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const AttentionFlops flops = attention_flops(op);
   const std::int64_t padded_rows = product(op, product(op, batch, heads), round_up(op, q.shape.at(2), 128));
   Draft k(op);
   k.outputs();
@@ -121,15 +179,14 @@ Kernel flash_attention(const OpView& op, bool one_rng_tensor) {
     k.run().free_temp(dv_expanded).free_temp(dk_expanded);
   }
   k.free_temp(dq).free_temp(sums);
-  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+  return k.matmul_flops(flops.forward, flops.backward).finish();
 }
 
 /// Flash kernels know 16-bit types only. fp32 goes to the memory-efficient kernel (attention_backward.cu), which pads
 /// the logsumexp to 32 rows and adds up in the gradients themselves.
 Kernel efficient_attention(const OpView& op) {
   const Tensor& q = op.input(0);
-  const std::int64_t full = matmul_flops(op, rows(q), op.input(1).shape.at(2), last_extent(q));
-  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const AttentionFlops flops = attention_flops(op);
   const std::int64_t batch_heads = q.shape.at(0) * q.shape.at(1);
   Draft k(op);
   k.outputs();
@@ -142,7 +199,7 @@ Kernel efficient_attention(const OpView& op) {
   k.backward().gradient(0, Layout::like_input).gradient(1, Layout::like_input).gradient(2, Layout::like_input);
   const std::int32_t delta = k.temp("delta", product(op, fp32, rows(q)));
   k.run().free_temp(delta);
-  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+  return k.matmul_flops(flops.forward, flops.backward).finish();
 }
 
 }  // namespace
@@ -165,9 +222,21 @@ Kernel nll_loss(const OpView& op) {
   return k.other_flops(rows(op.input(0)), rows(op.input(0))).finish();
 }
 
+/// Unsloth's Fast_CrossEntropyLoss: a loss and an fp32 logsumexp a row; backward writes over the logits.
+Kernel fused_cross_entropy(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  const std::int32_t losses = k.temp("losses", product(op, fp32, rows(op.input(0))));
+  const std::int32_t logsumexp = k.temp("logsumexp", product(op, fp32, rows(op.input(0))));
+  k.outputs().run().free_temp(losses).save_input(0).save_temp(logsumexp).save_input(1);
+  k.backward().run().over_saved(0, 0);
+  return k.other_flops(product(op, 5, n), product(op, 3, n)).finish();
+}
+
 /// F.cross_entropy as one op: log-softmax (kept, by both of its nodes), then nll; backward has the saved tensor, the
 /// gradient of nll and the gradient of log-softmax at once.
 Kernel cross_entropy(const OpView& op) {
+  if (!op.op.attributes.implementation.empty()) return fused_cross_entropy(op);
   const std::int64_t n = elements(op.input(0));
   Draft k(op);
   const std::int32_t log_softmax = k.temp("log_softmax", bytes(op.input(0)));
@@ -223,6 +292,34 @@ Kernel linear_cross_entropy(const OpView& op) {
   return k.matmul_flops(product(op, products, flops), 0).other_flops(product(op, 8, logits), 0).finish();
 }
 
+/// One kernel. A library's (Unsloth, kernels/rms_layernorm.py; Liger, ops/rms_norm.py) writes dX over the incoming
+/// gradient.
+Kernel rms_norm(const OpView& op) {
+  const std::int64_t n = elements(op.input(0));
+  Draft k(op);
+  k.outputs();
+  const std::int32_t rstd = k.temp("rstd", product(op, fp32, rows(op.input(0))));
+  k.run().save_input(0).save_input_for(1, 0).save_temp(rstd).backward();
+  if (op.op.attributes.implementation.empty())
+    k.gradient(0);
+  else
+    k.pass(0);
+  k.gradient(1).run();
+  return k.other_flops(product(op, 4, n), product(op, 9, n)).finish();
+}
+
+/// A library's rotation (Unsloth, kernels/rope_embedding.py) is in place, forward and backward.
+Kernel rotary(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().save_input(1).save_input(2).backward();
+  if (op.op.attributes.in_place)
+    k.run().pass(0);
+  else
+    k.gradient(0).run();
+  return k.other_flops(product(op, 3, n), product(op, 3, n)).finish();
+}
+
 }  // namespace
 
 RuleTable cuda_rules() {
@@ -233,6 +330,8 @@ RuleTable cuda_rules() {
   rule(rules, OpKind::addmm) = addmm;
   rule(rules, OpKind::bmm) = bmm;
   rule(rules, OpKind::attention) = attention;
+  rule(rules, OpKind::rms_norm) = rms_norm;
+  rule(rules, OpKind::rotary) = rotary;
   rule(rules, OpKind::nll_loss) = nll_loss;
   rule(rules, OpKind::cross_entropy) = cross_entropy;
   rule(rules, OpKind::linear_cross_entropy) = linear_cross_entropy;

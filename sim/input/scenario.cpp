@@ -228,6 +228,13 @@ class ScenarioReader {
     read.spec.flops_convention = out_.flops_convention;
     const std::int64_t sequence = out_.training.batch.sequence;
     const SourceLoc where = sequence_place();
+    if (read.spec.image.size > 0) {
+      const std::int64_t rows = rows_of_a_sequence(read.spec, out_.training);
+      if (sequence != Batch{}.sequence && sequence != rows)
+        throw InputError(where,
+                         fmt::format("a picture has {} rows, not {}: its patches and the class", rows, sequence));
+      return read.spec;
+    }
     if (!read.spec.rotary && sequence > read.spec.max_positions)
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
                                           read.spec.max_positions));

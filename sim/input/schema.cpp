@@ -68,6 +68,8 @@ Json plain_value(const Key& key) {
       return {{"type", "integer"}, {"minimum", 0}};
     case ValueType::number:
       return {{"type", "number"}, {"minimum", 0}, {"maximum", 1}};
+    case ValueType::factor:
+      return {{"type", "number"}, {"exclusiveMinimum", 0}};
     case ValueType::choice:
     case ValueType::dtype:
       if (key.block.empty()) return choices(key.choices);

@@ -15,7 +15,7 @@ struct Group {
 };
 
 const std::array<Group, 4>& groups() {
-  static const std::array<Group, 4> all = {{{"matmul", {"linear", "matmul", "addmm", "bmm"}},
+  static const std::array<Group, 4> all = {{{"matmul", {"linear", "matmul", "addmm", "bmm", "grouped_linear"}},
                                             {"mm", {"matmul"}},
                                             {"norm", {"layer_norm", "rms_norm"}},
                                             {"activation", {"relu", "gelu", "silu", "tanh", "swiglu"}}}};

@@ -53,9 +53,14 @@ Decoder::Decoder(const TransformerSpec& the_spec, const Training& the_training)
       code(find_code(training.profile.model_code)),
       compute(training.dtypes.compute),
       batch(training.batch.size),
-      sequence(training.batch.sequence),
+      sequence(rows_of_a_sequence(spec, training)),
       query_width(heads_width(spec.heads, spec.head_dim)),
-      kv_width(heads_width(spec.kv_heads, spec.head_dim)) {}
+      kv_width(heads_width(spec.kv_heads, spec.head_dim)),
+      value_dim(spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim),
+      value_width(heads_width(spec.heads, value_dim)),
+      rotary_dim(spec.latent.kv_rank > 0 ? spec.latent.rope_dim
+                 : spec.rotary_dim > 0   ? spec.rotary_dim
+                                         : spec.head_dim) {}
 
 void Decoder::begin_layer(const std::string& new_name, const char* type, bool is_block) {
   layer = new_name;
@@ -149,6 +154,17 @@ TensorId Decoder::slice(std::string_view part, TensorId x, std::size_t dimension
   Shape strides = tensor(x).strides;
   shape.at(dimension) = extent;
   return program.alias(OpKind::view, name(part), {x}, std::move(shape), std::move(strides));
+}
+
+std::vector<TensorId> Decoder::split_columns(std::string_view part, TensorId x,
+                                             const std::vector<std::pair<std::string, std::int64_t>>& parts) {
+  const Tensor whole = tensor(x);
+  std::vector<ProgramBuilder::Part> views;
+  for (const auto& [part_name, extent] : parts) {
+    views.push_back({name(part_name), whole.shape, whole.strides});
+    views.back().shape.back() = extent;
+  }
+  return program.split(name(part), x, views);
 }
 
 TensorId Decoder::contiguous(std::string_view part, TensorId x) {

@@ -1,4 +1,4 @@
-/// What do the parts of a decoder share: sizes, data types, names, and the few ops all are made of?
+/// What do the parts of a transformer share: sizes, data types, names, and the few ops all are made of?
 ///
 /// Internal to the transformer family. Each part is a function that appends ops to `Decoder::program`, as the model
 /// code at hand writes them.
@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tidemark/program/program.hpp"
@@ -27,8 +28,10 @@ struct Decoder {
   ModelCode code;
   DType compute;
   std::int64_t batch = 1, sequence = 1;
-  std::int64_t query_width = 0, kv_width = 0;  // heads x head_dim
-  std::string layer;                           // "layers.3": the prefix of names
+  std::int64_t query_width = 0, kv_width = 0;   // heads x head_dim
+  std::int64_t value_dim = 0, value_width = 0;  // of a head, of all query heads side by side
+  std::int64_t rotary_dim = 0;                  // so much of a head is rotated
+  std::string layer;                            // "layers.3": the prefix of names
   ProgramBuilder program;
   TensorId cos = no_tensor, sin = no_tensor;           // rotary tables
   TensorId mask = no_tensor;                           // of eager attention
@@ -60,6 +63,9 @@ struct Decoder {
   TensorId transpose(std::string_view part, TensorId x, std::int64_t a, std::int64_t b);
   /// A part of `extent` elements along one dimension.
   TensorId slice(std::string_view part, TensorId x, std::size_t dimension, std::int64_t extent);
+  /// Parts side by side in the last dimension, as views of x.
+  std::vector<TensorId> split_columns(std::string_view part, TensorId x,
+                                      const std::vector<std::pair<std::string, std::int64_t>>& parts);
   /// A row-major copy; nothing when it is row-major already.
   TensorId contiguous(std::string_view part, TensorId x);
 };
@@ -70,13 +76,36 @@ struct Branch {
   TensorId bias = no_tensor;
 };
 
+/// Of attention, on their way from the projections to the output.
+struct Heads {
+  TensorId q = no_tensor, k = no_tensor, v = no_tensor;
+  TensorId weights = no_tensor;  // of eager attention, after dropout
+};
+
 TensorId norm(Decoder& d, std::string_view part, TensorId x);
+/// Rotates the first `rotary_dim` of each head.
+TensorId rotary(Decoder& d, const std::string& part, TensorId x);
+/// cap * tanh(x / cap), operator by operator (modeling_gemma2.py).
+TensorId softcap(Decoder& d, const std::string& part, TensorId x);
+/// [.., heads x width] seen as [batch, heads, rows, width], whichever of batch and sequence comes first.
+TensorId as_heads(Decoder& d, const std::string& part, TensorId x, std::int64_t heads, std::int64_t width);
+/// DeepSeek's queries, keys and values, rotated.
+Heads latent_projections(Decoder& d, TensorId x);
 /// Throws InputError for an unknown name.
 OpKind activation_kind(const std::string& name);
 Branch attention(Decoder& d, TensorId x);
-Branch feed_forward(Decoder& d, TensorId x);
+/// `part` is what its ops' names begin with, `width` what is inside.
+Branch feed_forward(Decoder& d, const std::string& part, TensorId x, std::int64_t width);
+/// Routed and shared experts of layer `number`.
+Branch expert_layer(Decoder& d, std::int64_t number, TensorId x);
+/// Tables, pictures or segments to the first block's input, where a model has an embedding of its own (BERT, ViT).
+TensorId encoder_embedding(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals);
 /// The head's projection and the loss after it; `hidden` has been normed. `locals` are the variables of a model that
 /// makes the loss itself (Megatron): they end when it returns.
 TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const std::vector<TensorId>& locals);
+/// One class a sequence.
+TensorId classification_loss(Decoder& d, TensorId hidden);
+/// BERT: each token's word.
+TensorId masked_language_loss(Decoder& d, TensorId hidden, TensorId token_table);
 
 }  // namespace tidemark

@@ -6,19 +6,8 @@
 namespace tidemark {
 namespace {
 
-struct Heads {
-  TensorId q = no_tensor, k = no_tensor, v = no_tensor;
-  TensorId weights = no_tensor;  // of eager attention, after dropout
-};
-
-/// [.., heads x head_dim] seen as [batch, heads, rows, head_dim], whichever of batch and sequence comes first.
 TensorId split_heads(Decoder& d, const std::string& part, TensorId x, std::int64_t heads) {
-  Shape shape = d.token_rows(heads);
-  shape.push_back(d.spec.head_dim);
-  TensorId out = d.reshape("attention." + part + "_heads", x, shape);
-  if (d.spec.qk_norm && part != "v") out = norm(d, "attention." + part + "_norm", out);
-  if (d.is(ModelCode::megatron)) out = d.transpose("attention." + part + "_batch_first", out, 0, 1);
-  return d.transpose("attention." + part + "_transposed", out, 1, 2);
+  return as_heads(d, part, x, heads, d.spec.head_dim);
 }
 
 /// One product for all three (GPT-2's c_attn, Megatron's linear_qkv), split into views. Megatron interleaves: each
@@ -47,7 +36,9 @@ Heads fused_projections(Decoder& d, TensorId x) {
 }
 
 Heads projections(Decoder& d, TensorId x) {
-  if (d.is(ModelCode::megatron) || d.spec.model_type == "gpt2") return fused_projections(d, x);
+  if (d.spec.latent.kv_rank > 0) return latent_projections(d, x);
+  if (d.is(ModelCode::megatron) || d.spec.model_type == "gpt2" || d.spec.model_type == "gpt_bigcode")
+    return fused_projections(d, x);
   const auto project = [&](const std::string& part, std::int64_t heads, std::int64_t width) {
     return split_heads(d, part, d.linear("attention." + part + "_proj", x, width, d.spec.qkv_bias), heads);
   };
@@ -61,7 +52,7 @@ Heads projections(Decoder& d, TensorId x) {
 /// apply_rotary_pos_emb (modeling_llama.py): x * cos + rotate_half(x) * sin, where rotate_half is cat(-x2, x1).
 TensorId huggingface_rotary(Decoder& d, const std::string& part, TensorId x) {
   const std::size_t last = d.tensor(x).shape.size() - 1;
-  const std::int64_t half = d.spec.head_dim / 2;
+  const std::int64_t half = d.rotary_dim / 2;
   const TensorId straight = d.pointwise(OpKind::mul, part + ".cos", {x, d.cos});
   const TensorId first = d.slice(part + ".first_half", x, last, half);
   const TensorId second = d.slice(part + ".second_half", x, last, half);
@@ -82,15 +73,21 @@ TensorId torchtitan_rotary(Decoder& d, const std::string& part, TensorId x) {
   return d.cast(part + ".half", d.pointwise(OpKind::rotary, part, {wide, d.cos, d.sin}), in);
 }
 
-TensorId rotary(Decoder& d, const std::string& part, TensorId x) {
-  const std::string path = "attention." + part + "_rotary";
-  if (d.is(ModelCode::huggingface)) return huggingface_rotary(d, path, x);
-  if (d.is(ModelCode::torchtitan)) return torchtitan_rotary(d, path, x);
-  return d.pointwise(OpKind::rotary, path, {x, d.cos, d.sin});
+/// The first `rotary_dim` of each head rotated, the rest as it is (modeling_phi.py).
+TensorId partly_rotated(Decoder& d, const std::string& path, TensorId x) {
+  const std::int64_t dim = d.tensor(x).shape.back();
+  const std::vector<TensorId> parts =
+      d.split_columns(path + ".split", x, {{path + ".rotated", d.rotary_dim}, {path + ".passed", dim - d.rotary_dim}});
+  const TensorId rotated = huggingface_rotary(d, path, parts[0]);
+  const Tensor like = d.tensor(x);
+  const TensorId out =
+      d.program.op(OpKind::cat, d.name(path + ".join"), {rotated, parts[1]}, like.shape, d.tensor(rotated).dtype);
+  for (const TensorId local : {rotated, parts[1]}) d.ends_scope(local);
+  return out;
 }
 
 void rotate(Decoder& d, Heads& heads) {
-  if (!d.spec.rotary) return;
+  if (!d.spec.rotary || d.spec.latent.kv_rank > 0) return;
   const Heads before = heads;
   heads.q = rotary(d, "q", heads.q);
   heads.k = rotary(d, "k", heads.k);
@@ -99,22 +96,23 @@ void rotate(Decoder& d, Heads& heads) {
 }
 
 TensorId repeat_heads(Decoder& d, const std::string& part, TensorId x) {
-  if (d.spec.kv_heads == d.spec.heads) return x;
+  if (d.tensor(x).shape.at(1) == d.spec.heads) return x;
   const DType dtype = d.tensor(x).dtype;
   return d.program.op(OpKind::repeat_heads, d.name("attention.core_attn." + part + "_repeat"), {x},
-                      {d.batch, d.spec.heads, d.sequence, d.spec.head_dim}, dtype);
+                      {d.batch, d.spec.heads, d.sequence, d.tensor(x).shape.back()}, dtype);
 }
 
-/// Scores times 1/sqrt(head_dim), causal mask, softmax: Megatron as one kernel, GPT-2 with masked_fill, Hugging Face's
-/// Llama by adding a mask and with the softmax in fp32.
+/// Scores times 1/sqrt(head_dim), mask, softmax: Megatron as one kernel, GPT-2 with masked_fill, Hugging Face's Llama
+/// by adding a mask and with the softmax in fp32, its BERT by adding one in the type at hand.
 TensorId probabilities(Decoder& d, TensorId scores) {
   const auto part = [](const char* op) { return std::string("attention.core_attn.") + op; };
   if (d.is(ModelCode::megatron)) return d.pointwise(OpKind::softmax, part("softmax"), {scores});
   TensorId out = d.pointwise(OpKind::scale, part("scale"), {scores});
-  const bool adds = d.is(ModelCode::huggingface) && d.spec.model_type != "gpt2";
-  out = d.pointwise(adds ? OpKind::add : OpKind::masked_fill, part("mask"), {out, d.mask});
+  if (d.spec.softcaps) out = softcap(d, part("softcap"), out);
+  const bool adds = d.is(ModelCode::huggingface) && d.spec.model_type != "gpt2" && d.spec.model_type != "gpt_bigcode";
+  if (d.mask != no_tensor) out = d.pointwise(adds ? OpKind::add : OpKind::masked_fill, part("mask"), {out, d.mask});
   const DType in = d.tensor(out).dtype;
-  const bool wide = adds || d.training.dtypes.autocast;
+  const bool wide = (adds && d.spec.causal) || d.spec.model_type == "gpt_bigcode" || d.training.dtypes.autocast;
   // CUDA's softmax reads fp16 and writes fp32 in one kernel; bf16 is cast first (ATen/native/SoftMax.cpp).
   if (wide && in != DType::float16) out = d.cast(part("softmax_float"), out, DType::float32);
   if (wide) {
@@ -126,9 +124,32 @@ TensorId probabilities(Decoder& d, TensorId scores) {
   return d.cast(part("softmax_half"), out, d.compute);
 }
 
+/// GPTBigCodeAttention._attn: with one head of keys, the rows of all query heads are those of one product per sequence.
+TensorId multi_query_core(Decoder& d, Heads& heads) {
+  const std::int64_t rows = d.spec.heads * d.sequence;
+  const auto flat = [&](const char* part, TensorId x, std::int64_t height, std::int64_t width) {
+    return d.reshape(std::string("attention.core_attn.") + part, x, {d.batch, height, width});
+  };
+  const TensorId q = flat("q_rows", d.transpose("attention.core_attn.q_tokens", heads.q, 1, 2), rows, d.spec.head_dim);
+  const TensorId k = flat("k_rows", heads.k, d.sequence, d.spec.head_dim);
+  const TensorId keys = d.transpose("attention.core_attn.k_transposed", k, 1, 2);
+  const TensorId scores = d.program.op(OpKind::bmm, d.name("attention.core_attn.scores"), {q, keys},
+                                       {d.batch, rows, d.sequence}, d.compute);
+  const TensorId weights = probabilities(d, scores);
+  heads.weights = d.dropout("attention.core_attn.dropout", weights, d.spec.attention_dropout);
+  const TensorId v = flat("v_rows", heads.v, d.sequence, d.spec.head_dim);
+  const TensorId out = d.program.op(OpKind::bmm, d.name("attention.core_attn.context"), {heads.weights, v},
+                                    {d.batch, rows, d.spec.head_dim}, d.compute);
+  const TensorId split =
+      d.reshape("attention.core_attn.context_heads", out, {d.batch, d.sequence, d.spec.heads, d.spec.head_dim});
+  return d.transpose("attention.core_attn.context_transposed", split, 1, 2);
+}
+
 TensorId eager_core(Decoder& d, Heads& heads) {
+  if (d.is(ModelCode::huggingface) && d.spec.model_type == "gpt_bigcode" && d.spec.kv_heads == 1)
+    return multi_query_core(d, heads);
   const Shape scores_shape = {d.batch, d.spec.heads, d.sequence, d.sequence};
-  const Shape out_shape = {d.batch, d.spec.heads, d.sequence, d.spec.head_dim};
+  const Shape out_shape = {d.batch, d.spec.heads, d.sequence, d.value_dim};
   heads.k = repeat_heads(d, "k", heads.k);
   heads.v = repeat_heads(d, "v", heads.v);
   const TensorId keys = d.transpose("attention.core_attn.k_transposed", heads.k, 2, 3);
@@ -147,14 +168,26 @@ TensorId batch_first(Decoder& d, const std::string& part, TensorId x) {
   return d.transpose(path + "_heads", rows, 1, 2);
 }
 
+TensorId padded_values(Decoder& d, TensorId v) {
+  Shape shape = d.tensor(v).shape;
+  shape.back() = d.spec.head_dim;
+  const DType dtype = d.tensor(v).dtype;
+  return d.program.op(OpKind::cat, d.name("attention.core_attn.v_pad"), {v}, std::move(shape), dtype);
+}
+
 /// One kernel; its output lies in memory as the tokens do, so no copy follows, or batch first.
 TensorId fused_core(Decoder& d, Heads& heads) {
-  // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads.
-  if (d.spec.attention == "sdpa" && !d.is(ModelCode::reference)) {
+  // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads, and
+  // gpt_bigcode's one head is expanded without a copy.
+  if (d.spec.attention == "sdpa" && !d.is(ModelCode::reference) && d.spec.model_type != "gpt_bigcode") {
     heads.k = repeat_heads(d, "k", heads.k);
     heads.v = repeat_heads(d, "v", heads.v);
   }
-  const std::int64_t row = d.query_width;
+  // flash-attn wants one width: DeepSeek's values are padded to the queries', and the result is cut.
+  const bool padded = d.spec.attention == "flash" && d.value_dim < d.spec.head_dim;
+  const std::int64_t width = padded ? d.spec.head_dim : d.value_dim;
+  if (padded) heads.v = padded_values(d, heads.v);
+  const std::int64_t row = d.spec.heads * width;
   // Transformer Engine turns q, k, v to [batch, sequence] for flash-attn and its output back, each by a copy; cuDNN's
   // kernel ("fused") reads and writes [sequence, batch].
   const bool sequence_first = d.is(ModelCode::megatron) && d.spec.attention != "flash";
@@ -163,26 +196,51 @@ TensorId fused_core(Decoder& d, Heads& heads) {
     heads.k = batch_first(d, "k", heads.k);
     heads.v = batch_first(d, "v", heads.v);
   }
-  Shape strides = {sequence_first ? row : d.sequence * row, d.spec.head_dim, sequence_first ? d.batch * row : row, 1};
+  Shape strides = {sequence_first ? row : d.sequence * row, width, sequence_first ? d.batch * row : row, 1};
   Attributes attributes;
   attributes.probability = d.spec.attention_dropout;
-  attributes.causal = true;
+  attributes.causal = d.spec.causal;
   attributes.heads = d.spec.heads;
   attributes.kv_heads = d.tensor(heads.k).shape[1];
   attributes.head_dim = d.spec.head_dim;
-  return d.program.op_strided(OpKind::attention, d.name("attention.core_attn.attention"), {heads.q, heads.k, heads.v},
-                              {d.batch, d.spec.heads, d.sequence, d.spec.head_dim}, strides, d.compute, attributes);
+  const TensorId out =
+      d.program.op_strided(OpKind::attention, d.name("attention.core_attn.attention"), {heads.q, heads.k, heads.v},
+                           {d.batch, d.spec.heads, d.sequence, width}, strides, d.compute, attributes);
+  return padded ? d.slice("attention.core_attn.cut", out, 3, d.value_dim) : out;
 }
 
-/// Back to [.., heads x head_dim].
+/// Back to [.., heads x value_dim].
 TensorId merge_heads(Decoder& d, TensorId x) {
   TensorId out = d.transpose("attention.merge_transposed", x, 1, 2);
   if (d.is(ModelCode::megatron)) out = d.transpose("attention.merge_sequence_first", out, 0, 1);
   out = d.contiguous("attention.core_attn.merge_copy", out);
-  return d.reshape("attention.merge", out, d.token_rows(d.query_width));
+  return d.reshape("attention.merge", out, d.token_rows(d.value_width));
 }
 
 }  // namespace
+
+TensorId as_heads(Decoder& d, const std::string& part, TensorId x, std::int64_t heads, std::int64_t width) {
+  Shape shape = d.token_rows(heads);
+  shape.push_back(width);
+  TensorId out = d.reshape("attention." + part + "_heads", x, shape);
+  if (d.spec.qk_norm && d.spec.latent.kv_rank == 0 && (part == "q" || part == "k"))
+    out = norm(d, "attention." + part + "_norm", out);
+  if (d.is(ModelCode::megatron)) out = d.transpose("attention." + part + "_batch_first", out, 0, 1);
+  return d.transpose("attention." + part + "_transposed", out, 1, 2);
+}
+
+TensorId rotary(Decoder& d, const std::string& part, TensorId x) {
+  const std::string path = "attention." + part + "_rotary";
+  if (d.is(ModelCode::huggingface))
+    return d.rotary_dim < d.tensor(x).shape.back() ? partly_rotated(d, path, x) : huggingface_rotary(d, path, x);
+  if (d.is(ModelCode::torchtitan)) return torchtitan_rotary(d, path, x);
+  return d.pointwise(OpKind::rotary, path, {x, d.cos, d.sin});
+}
+
+TensorId softcap(Decoder& d, const std::string& part, TensorId x) {
+  const TensorId small = d.pointwise(OpKind::scale, part + ".divide", {x});
+  return d.pointwise(OpKind::scale, part + ".cap", {d.pointwise(OpKind::tanh, part + ".tanh", {small})});
+}
 
 Branch attention(Decoder& d, TensorId x) {
   Heads heads = projections(d, x);
@@ -193,7 +251,7 @@ Branch attention(Decoder& d, TensorId x) {
   const TensorId core = merge_heads(d, d.spec.attention == "eager" ? eager_core(d, heads) : fused_core(d, heads));
   Branch branch;
   if (d.is(ModelCode::megatron)) {
-    const TensorId weight = d.weight("attention.o_proj.weight", {d.spec.hidden, d.query_width});
+    const TensorId weight = d.weight("attention.o_proj.weight", {d.spec.hidden, d.value_width});
     if (d.spec.projection_bias) branch.bias = d.weight("attention.o_proj.bias", {d.spec.hidden});
     branch.out = d.project("attention.o_proj", core, weight, no_tensor, d.spec.hidden);
   } else {

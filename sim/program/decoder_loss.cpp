@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "decoder.hpp"
+#include "tidemark/base/errors.hpp"
 
 namespace tidemark {
 namespace {
@@ -138,10 +139,14 @@ TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const 
     model_returns(d, locals);
     return d.program.op(OpKind::sum, "loss.sum", {hidden}, {}, d.tensor(hidden).dtype);
   }
+  if (!whole && (d.spec.head_bias || d.spec.softcaps))
+    throw InputError("transformer: a head with a bias or a softcap is not modelled in chunks or fused with the loss");
   const TensorId weight = head_weight(d, token_table);
   const Shape tokens = {d.batch, d.sequence};
   if (whole) {
-    const TensorId logits = d.project("lm_head", hidden, weight, no_tensor, d.spec.vocab);
+    const TensorId bias = d.spec.head_bias ? d.weight("lm_head.bias", {d.spec.vocab}) : no_tensor;
+    TensorId logits = d.project("lm_head", hidden, weight, bias, d.spec.vocab);
+    if (d.spec.softcaps) logits = softcap(d, "softcap", logits);
     d.program.program().logits = logits;
     d.begin_layer("loss", "other", false);
     const TensorId labels = d.labels != no_tensor ? d.labels : d.batch_input("labels", tokens, DType::int64);

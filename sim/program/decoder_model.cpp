@@ -10,8 +10,6 @@
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::string_view, 6> model_types = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"};
-
 constexpr std::int64_t most_layers = 100'000;  // some 3 million ops
 
 [[noreturn]] void refuse(const std::string& fault) { throw InputError("transformer: " + fault); }
@@ -34,24 +32,79 @@ void check_probability(const char* name, double value) {
 }
 
 void check_sizes(const TransformerSpec& spec) {
-  if (std::ranges::find(model_types, spec.model_type) == model_types.end())
-    refuse("unknown model_type '" + spec.model_type + "'; known are gpt2, llama, mistral, qwen2, qwen3, gemma");
+  if (std::ranges::find(transformer_model_types, spec.model_type) == transformer_model_types.end()) {
+    std::string known;
+    for (const std::string_view type : transformer_model_types)
+      known += (known.empty() ? "" : ", ") + std::string(type);
+    refuse("unknown model_type '" + spec.model_type + "'; known are " + known);
+  }
   check_positive("layers", spec.layers, most_layers);
   check_positive("hidden", spec.hidden);
   check_positive("heads", spec.heads);
   check_positive("kv_heads", spec.kv_heads);
   check_positive("ffn_hidden", spec.ffn_hidden);
-  check_positive("vocab", spec.vocab);
-  check_divides("heads", spec.heads, "hidden", spec.hidden);
+  if (spec.image.size == 0) check_positive("vocab", spec.vocab);
+  if (spec.head_dim == 0) check_divides("heads", spec.heads, "hidden", spec.hidden);
   check_divides("kv_heads", spec.kv_heads, "heads", spec.heads);
   if (spec.head_dim != 0) check_positive("head_dim", spec.head_dim);
+}
+
+void check_experts(const TransformerSpec& spec) {
+  const Experts& experts = spec.experts;
+  if (experts.count == 0) return;
+  check_positive("experts", experts.count, 1 << 20);
+  check_positive("experts_per_token", experts.per_token, 1 << 20);
+  check_positive("expert_hidden", experts.hidden);
+  check_positive("every", experts.every);
+  if (experts.per_token > experts.count)
+    refuse(std::to_string(experts.per_token) + " experts a token are more than the " + std::to_string(experts.count) +
+           " there are");
+  const auto entries = static_cast<std::int64_t>(experts.imbalance.size());
+  if (entries > 1 && entries != spec.layers)
+    refuse("'imbalance' has " + std::to_string(entries) + " entries; expected 1 or one for each of the " +
+           std::to_string(spec.layers) + " layers");
+  const auto within = [&](const Ratio& factor, bool at_least_one) {
+    return factor.numerator > 0 && factor.denominator > 0 &&
+           (!at_least_one || factor.numerator >= factor.denominator) &&
+           factor.numerator <= Int128{experts.count} * factor.denominator;
+  };
+  for (const Ratio& factor : experts.imbalance)
+    if (!within(factor, true)) refuse("'imbalance' must be from 1 to the number of experts");
+  if (experts.capacity_factor && !within(*experts.capacity_factor, false))
+    refuse("'capacity_factor' must be above 0 and at most the number of experts");
+  if (experts.pad_to_capacity && !experts.capacity_factor) refuse("'pad_to_capacity' needs a 'capacity_factor'");
+  if (spec.ffn_bias) refuse("experts have no biases");
+}
+
+void check_parts(const TransformerSpec& spec) {
+  const LatentAttention& latent = spec.latent;
+  if (latent.kv_rank != 0) {
+    check_positive("kv_lora_rank", latent.kv_rank);
+    check_positive("qk_nope_head_dim", latent.nope_dim);
+    check_positive("qk_rope_head_dim", latent.rope_dim);
+    check_positive("v_head_dim", latent.value_dim);
+    if (latent.query_rank != 0) check_positive("q_lora_rank", latent.query_rank);
+    if (spec.kv_heads != spec.heads) refuse("latent attention has as many kv_heads as heads");
+  }
+  const Image& image = spec.image;
+  if (image.size != 0) {
+    check_positive("image_size", image.size, 1 << 20);
+    check_positive("patch_size", image.patch, image.size);
+    check_positive("channels", image.channels, 1 << 20);
+    check_divides("patch_size", image.patch, "image_size", image.size);
+  }
+  if (spec.head == "classification") check_positive("labels", spec.labels);
 }
 
 void check_settings(const TransformerSpec& spec) {
   activation_kind(spec.activation);
   if (spec.attention != "eager" && spec.attention != "sdpa" && spec.attention != "flash" && spec.attention != "fused")
     refuse("unknown attention '" + spec.attention + "'; known are eager, sdpa, flash, fused");
-  if (spec.head != "lm" && spec.head != "none") refuse("unknown head '" + spec.head + "'; known are lm, none");
+  if (spec.head != "lm" && spec.head != "mlm" && spec.head != "classification" && spec.head != "none")
+    refuse("unknown head '" + spec.head + "'; known are lm, mlm, classification, none");
+  if ((spec.head == "mlm") != (spec.head != "classification" && spec.head != "none" && spec.model_type == "bert"))
+    refuse("head '" + spec.head + "' is not one of model_type '" + spec.model_type + "'");
+  if (spec.image.size > 0 && spec.head == "lm") refuse("pictures have no next word: head is classification or none");
   check_probability("embedding_dropout", spec.embedding_dropout);
   check_probability("attention_dropout", spec.attention_dropout);
   check_probability("residual_dropout", spec.residual_dropout);
@@ -61,10 +114,17 @@ void check_settings(const TransformerSpec& spec) {
 TransformerSpec checked(TransformerSpec spec) {
   check_sizes(spec);
   check_settings(spec);
+  check_experts(spec);
+  check_parts(spec);
+  if (spec.latent.kv_rank > 0) spec.head_dim = spec.latent.nope_dim + spec.latent.rope_dim;
   if (spec.head_dim == 0) spec.head_dim = spec.hidden / spec.heads;
-  if (spec.rotary && spec.head_dim % 2 != 0)
-    refuse("rotary positions need an even head_dim, not " + std::to_string(spec.head_dim));
-  if (!spec.rotary) check_positive("max_positions", spec.max_positions);
+  const std::int64_t rotated = spec.latent.kv_rank > 0 ? spec.latent.rope_dim
+                               : spec.rotary_dim > 0   ? spec.rotary_dim
+                                                       : spec.head_dim;
+  if (spec.rotary && rotated % 2 != 0) refuse("rotary positions need an even head_dim, not " + std::to_string(rotated));
+  if (rotated > spec.head_dim)
+    refuse("rotary_dim " + std::to_string(rotated) + " is above head_dim " + std::to_string(spec.head_dim));
+  if (!spec.rotary && spec.image.size == 0) check_positive("max_positions", spec.max_positions);
   return spec;
 }
 
@@ -72,10 +132,14 @@ void check_training(const TransformerSpec& spec, const Training& training) {
   check_positive("batch size", training.batch.size);
   check_positive("sequence", training.batch.sequence);
   check_positive("loss.chunks", training.loss.chunks);
-  if (!spec.rotary && training.batch.sequence > spec.max_positions)
+  if (!spec.rotary && spec.image.size == 0 && training.batch.sequence > spec.max_positions)
     refuse("sequence " + std::to_string(training.batch.sequence) + " is above the " +
            std::to_string(spec.max_positions) + " learned positions");
-  if (!checked_product(training.batch.size, training.batch.sequence)) refuse("batch x sequence passes 2^63");
+  const auto tokens = checked_product(training.batch.size, rows_of_a_sequence(spec, training));
+  if (!tokens) refuse("batch x sequence passes 2^63");
+  const auto routed = checked_product(*tokens, std::max<std::int64_t>(spec.experts.per_token, 1));
+  if (spec.experts.count > 0 && (!routed || *routed > std::int64_t{1} << 52))
+    refuse("tokens x experts per token pass 2^52");
 }
 
 /// Tables and masks that live beside the batch, or that the model's forward makes for itself.
@@ -86,16 +150,19 @@ void add_tables(Decoder& d) {
   const bool huggingface = d.is(ModelCode::huggingface);
   if (d.spec.rotary && huggingface) {
     // LlamaRotaryEmbedding.forward: cos and sin of this batch, in the activations' type.
-    d.cos = made("rotary_cos", {1, 1, d.sequence, d.spec.head_dim}, d.compute);
-    d.sin = made("rotary_sin", {1, 1, d.sequence, d.spec.head_dim}, d.compute);
+    d.cos = made("rotary_cos", {1, 1, d.sequence, d.rotary_dim}, d.compute);
+    d.sin = made("rotary_sin", {1, 1, d.sequence, d.rotary_dim}, d.compute);
   } else if (d.spec.rotary) {
-    d.cos = d.program.input("rotary_cos", {d.sequence, d.spec.head_dim}, DType::float32);
-    d.sin = d.program.input("rotary_sin", {d.sequence, d.spec.head_dim}, DType::float32);
+    d.cos = d.program.input("rotary_cos", {d.sequence, d.rotary_dim}, DType::float32);
+    d.sin = d.program.input("rotary_sin", {d.sequence, d.rotary_dim}, DType::float32);
   }
   if (d.is(ModelCode::megatron)) return;  // the mask comes with the batch
-  if (d.spec.attention == "eager" && huggingface && d.spec.model_type != "gpt2")
+  if (d.spec.attention != "eager" || !d.spec.causal) return;
+  if (huggingface && d.spec.model_type == "gpt_bigcode")  // a buffer of the model: all positions
+    d.mask = d.program.input("causal_mask", {d.spec.max_positions, d.spec.max_positions}, DType::boolean);
+  else if (huggingface && d.spec.model_type != "gpt2")
     d.mask = made("causal_mask", {1, 1, d.sequence, d.sequence}, d.compute);
-  else if (d.spec.attention == "eager" && !huggingface)
+  else if (!huggingface)
     d.mask = d.program.input("causal_mask", {d.sequence, d.sequence}, DType::boolean);
 }
 
@@ -136,6 +203,7 @@ Ids batch_of(Decoder& d, std::vector<TensorId>& locals) {
 /// embedding is a module whose own locals go when it returns.
 TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals) {
   d.begin_layer("embedding", "other", false);
+  if (!d.spec.causal) return encoder_embedding(d, token_table, locals);
   const bool megatron = d.is(ModelCode::megatron);
   std::vector<TensorId> own;
   std::vector<TensorId>& parts = megatron ? own : locals;
@@ -154,7 +222,7 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
     x = d.pointwise(OpKind::add, "add", {x, positions});
     parts.push_back(positions);
   }
-  if (d.spec.model_type == "gemma") x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
+  if (d.spec.model_type.starts_with("gemma")) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
   if (megatron) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
   x = d.dropout("dropout", x, d.spec.embedding_dropout);
   for (const TensorId id : own) d.ends_scope(id);
@@ -173,15 +241,53 @@ TensorId residual_add(Decoder& d, const std::string& part, TensorId x, const Bra
   return d.pointwise(OpKind::bias_dropout_add, part, std::move(inputs), {.probability = d.spec.residual_dropout});
 }
 
-/// Pre-norm, as all these families are. The caller's variable keeps the input until the block returns.
+/// x + branch, between norms where the model has them.
+TensorId after_branch(Decoder& d, const std::string& part, TensorId x, Branch branch) {
+  if (d.spec.norms == Norms::around) branch.out = norm(d, part + "_out_norm", branch.out);
+  const TensorId sum = residual_add(d, part + "_residual", x, branch);
+  return d.spec.norms == Norms::after ? norm(d, part + "_norm", sum) : sum;
+}
+
+TensorId before_branch(Decoder& d, const std::string& part, TensorId x) {
+  return d.spec.norms == Norms::after ? x : norm(d, part + "_norm", x);
+}
+
+/// One norm, both branches, one sum (modeling_phi.py, PhiDecoderLayer).
+TensorId parallel_block(Decoder& d, TensorId x) {
+  const TensorId normed = norm(d, "attention_norm", x);
+  const Branch mixed = attention(d, normed);
+  const Branch fed = feed_forward(d, "mlp", normed, d.spec.ffn_hidden);
+  d.ends_scope(normed);
+  if (d.is(ModelCode::megatron))
+    return residual_add(d, "mlp_residual", residual_add(d, "attention_residual", x, mixed), fed);
+  const TensorId both = d.pointwise(OpKind::add, "branches", {mixed.out, fed.out});
+  for (const TensorId local : {mixed.out, fed.out}) d.ends_scope(local);
+  return d.pointwise(OpKind::add, "residual", {both, x});
+}
+
+TensorId serial_block(Decoder& d, std::int64_t number, TensorId x) {
+  const TensorId middle = after_branch(d, "attention", x, attention(d, before_branch(d, "attention", x)));
+  const TensorId inner = before_branch(d, "mlp", middle);
+  const Branch fed =
+      has_experts(d.spec, number) ? expert_layer(d, number, inner) : feed_forward(d, "mlp", inner, d.spec.ffn_hidden);
+  const TensorId out = after_branch(d, "mlp", middle, fed);
+  d.ends_scope(middle);
+  return out;
+}
+
+/// The caller's variable keeps the input until the block returns.
 TensorId block(Decoder& d, std::int64_t number, TensorId x) {
   d.begin_layer("layers." + std::to_string(number), "block", true);
   add_layer_mask(d);
-  const TensorId middle = residual_add(d, "attention_residual", x, attention(d, norm(d, "attention_norm", x)));
-  const TensorId out = residual_add(d, "mlp_residual", middle, feed_forward(d, norm(d, "mlp_norm", middle)));
-  d.ends_scope(middle);
+  const TensorId out = d.spec.parallel_branches ? parallel_block(d, x) : serial_block(d, number, x);
   d.ends_scope(x);
   return out;
+}
+
+TensorId model_loss(Decoder& d, TensorId hidden, TensorId token_table, const std::vector<TensorId>& locals) {
+  if (d.spec.head == "classification") return classification_loss(d, hidden);
+  if (d.spec.model_type == "bert") return masked_language_loss(d, hidden, token_table);
+  return language_loss(d, hidden, token_table, locals);
 }
 
 }  // namespace
@@ -194,11 +300,11 @@ Program make_transformer(const TransformerSpec& spec, const Training& training) 
   TensorId x = embed(d, token_table, locals);
   for (std::int64_t i = 0; i < d.spec.layers; ++i) x = block(d, i, x);
   d.begin_layer("head", "other", false);
-  x = norm(d, "norm", x);
+  if (d.spec.norms != Norms::after) x = norm(d, "norm", x);
   // Megatron's model makes the loss itself; the others return their logits.
   if (!d.is(ModelCode::megatron))
     for (const TensorId local : locals) d.ends_scope(local);
-  Program program = d.program.finish(language_loss(d, x, token_table, locals));
+  Program program = d.program.finish(model_loss(d, x, token_table, locals));
   program.model_flops = model_flops(d.spec, training);
   return program;
 }

@@ -258,6 +258,11 @@ Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultReq
       return product(kind, operands);
     case OpKind::bmm:
       return batched_product(operands);
+    case OpKind::grouped_linear:
+      require(operands.size() == 2 && x.shape.size() == 2 && operands[1].shape.size() == 3 &&
+                  x.shape[1] == operands[1].shape[2],
+              kind, "[rows, k] and [groups, n, k]", operands);
+      return fresh({x.shape[0], operands[1].shape[1]}, x.dtype);
     case OpKind::add:
     case OpKind::mul:
     case OpKind::sub:

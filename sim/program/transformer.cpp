@@ -1,5 +1,6 @@
 #include "tidemark/program/transformer.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <string>
@@ -18,60 +19,153 @@ Int128 product(std::initializer_list<Int128> factors) {
 
 Int128 norm_parameters(const TransformerSpec& spec, Int128 width) { return spec.rms_norm ? width : 2 * width; }
 
-/// Of one block.
-Int128 block_parameters(const TransformerSpec& spec) {
+std::int64_t head_dim(const TransformerSpec& spec) {
+  return spec.head_dim > 0 ? spec.head_dim : spec.hidden / spec.heads;
+}
+
+/// x W + b.
+Int128 projection(Int128 in, Int128 out, bool bias) { return in * out + (bias ? out : 0); }
+
+Int128 latent_attention_parameters(const TransformerSpec& spec) {
+  const LatentAttention& latent = spec.latent;
   const Int128 hidden = spec.hidden;
-  const Int128 head_dim = spec.head_dim > 0 ? spec.head_dim : spec.hidden / spec.heads;
-  const Int128 query = spec.heads * head_dim;
-  const Int128 qkv = query + 2 * (spec.kv_heads * head_dim);
-  const Int128 ffn_in = (spec.gated_ffn ? 2 : 1) * Int128{spec.ffn_hidden};
-  const Int128 weights = hidden * qkv + query * hidden + hidden * ffn_in + spec.ffn_hidden * hidden;
-  const Int128 biases =
-      (spec.qkv_bias ? qkv : 0) + (spec.projection_bias ? hidden : 0) + (spec.ffn_bias ? ffn_in + hidden : 0);
-  const Int128 norms =
-      2 * norm_parameters(spec, hidden) + (spec.qk_norm ? 2 * norm_parameters(spec, head_dim) : Int128{0});
-  return weights + biases + norms;
+  const Int128 query = Int128{spec.heads} * (latent.nope_dim + latent.rope_dim);
+  const Int128 down_query =
+      latent.query_rank > 0 ? projection(hidden, latent.query_rank, spec.qkv_bias) + latent.query_rank : Int128{0};
+  const Int128 up_query = latent.query_rank > 0 ? Int128{latent.query_rank} : hidden;
+  return down_query + up_query * query + projection(hidden, latent.kv_rank + latent.rope_dim, spec.qkv_bias) +
+         latent.kv_rank + Int128{latent.kv_rank} * spec.heads * (latent.nope_dim + latent.value_dim) +
+         projection(Int128{spec.heads} * latent.value_dim, hidden, spec.projection_bias);
 }
 
-Int128 all_parameters(const TransformerSpec& spec) {
-  const Int128 table = Int128{spec.vocab} * spec.hidden;
-  const Int128 positions = spec.rotary ? 0 : Int128{spec.max_positions} * spec.hidden;
-  const Int128 head = spec.head == "lm" && !spec.tied_embeddings ? table : 0;
-  return table + positions + spec.layers * block_parameters(spec) + norm_parameters(spec, spec.hidden) + head;
+Int128 attention_parameters(const TransformerSpec& spec) {
+  if (spec.latent.kv_rank > 0) return latent_attention_parameters(spec);
+  const Int128 dim = head_dim(spec);
+  const Int128 query = spec.heads * dim;
+  return projection(spec.hidden, query + 2 * (spec.kv_heads * dim), spec.qkv_bias) +
+         projection(query, spec.hidden, spec.projection_bias) +
+         (spec.qk_norm ? 2 * norm_parameters(spec, dim) : Int128{0});
 }
 
-}  // namespace
+Int128 feed_forward_parameters(const TransformerSpec& spec, Int128 inner) {
+  const Int128 in = (spec.gated_ffn ? 2 : 1) * inner;
+  return projection(spec.hidden, in, spec.ffn_bias) + projection(inner, spec.hidden, spec.ffn_bias);
+}
 
-std::int64_t parameter_count(const TransformerSpec& spec) {
-  const Int128 count = all_parameters(spec);
+Int128 expert_layer_parameters(const TransformerSpec& spec, Int128 routed) {
+  const Experts& experts = spec.experts;
+  const Int128 shared = experts.shared_hidden > 0 ? feed_forward_parameters(spec, experts.shared_hidden) : Int128{0};
+  return Int128{spec.hidden} * experts.count + routed * feed_forward_parameters(spec, experts.hidden) + shared +
+         (experts.shared_gate ? spec.hidden : 0);
+}
+
+/// A phi block has one norm for both branches; Gemma 2 norms what comes out of each too.
+Int128 block_norm_parameters(const TransformerSpec& spec) {
+  const int norms = spec.norms == Norms::around ? 4 : spec.parallel_branches ? 1 : 2;
+  return norms * norm_parameters(spec, spec.hidden);
+}
+
+/// `routed`: of each layer's experts so many.
+Int128 block_parameters(const TransformerSpec& spec, Int128 routed) {
+  Int128 total = 0;
+  for (std::int64_t i = 0; i < spec.layers; ++i)
+    total +=
+        attention_parameters(spec) + block_norm_parameters(spec) +
+        (has_experts(spec, i) ? expert_layer_parameters(spec, routed) : feed_forward_parameters(spec, spec.ffn_hidden));
+  return total;
+}
+
+Int128 table_rows(const TransformerSpec& spec) {
+  if (spec.image.size > 0) return 0;
+  return Int128{spec.vocab} + spec.token_types + (spec.rotary ? 0 : spec.max_positions);
+}
+
+/// The patches' projection, the class row, and a position each.
+Int128 image_parameters(const TransformerSpec& spec) {
+  const Image& image = spec.image;
+  if (image.size == 0) return 0;
+  const Int128 side = image.size / image.patch;
+  return projection(Int128{image.channels} * image.patch * image.patch, spec.hidden, true) + spec.hidden +
+         (side * side + 1) * spec.hidden;
+}
+
+/// One after the last block, or after the embedding (BERT).
+Int128 end_norm_parameters(const TransformerSpec& spec) { return norm_parameters(spec, spec.hidden); }
+
+Int128 head_parameters(const TransformerSpec& spec) {
+  const Int128 hidden = spec.hidden;
+  const bool bert = spec.model_type == "bert";
+  const Int128 pooler = bert ? projection(hidden, hidden, true) : Int128{0};
+  if (spec.head == "none") return pooler;
+  const bool biased = bert || spec.image.size > 0;  // decoders score without a bias
+  if (spec.head == "classification") return pooler + projection(hidden, spec.labels, biased);
+  const Int128 transform = bert ? projection(hidden, hidden, true) + norm_parameters(spec, hidden) : Int128{0};
+  return transform + (spec.tied_embeddings ? 0 : spec.vocab * hidden) + (spec.head_bias ? spec.vocab : 0);
+}
+
+Int128 all_parameters(const TransformerSpec& spec, Int128 routed) {
+  return table_rows(spec) * spec.hidden + image_parameters(spec) + block_parameters(spec, routed) +
+         end_norm_parameters(spec) + head_parameters(spec);
+}
+
+std::int64_t fitting(Int128 count) {
   if (count > std::numeric_limits<std::int64_t>::max())
     throw InputError("transformer: the number of parameters passes 2^63");
   return static_cast<std::int64_t>(count);
 }
 
+}  // namespace
+
+std::int64_t rows_of_a_sequence(const TransformerSpec& spec, const Training& training) {
+  if (spec.image.size == 0) return training.batch.sequence;
+  const std::int64_t side = spec.image.size / spec.image.patch;
+  return side * side + 1;
+}
+
+bool has_experts(const TransformerSpec& spec, std::int64_t number) {
+  const Experts& experts = spec.experts;
+  if (experts.count == 0 || number < experts.first_dense) return false;
+  if (std::ranges::find(experts.dense_layers, number) != experts.dense_layers.end()) return false;
+  return (number + 1) % experts.every == 0;
+}
+
+std::int64_t parameter_count(const TransformerSpec& spec) { return fitting(all_parameters(spec, spec.experts.count)); }
+
+std::int64_t active_parameter_count(const TransformerSpec& spec) {
+  return fitting(all_parameters(spec, spec.experts.per_token));
+}
+
 Flops model_flops(const TransformerSpec& spec, const Training& training) {
-  const Int128 tokens = Int128{training.batch.size} * training.batch.sequence;
-  const Int128 query = Int128{spec.heads} * spec.head_dim;
-  const Int128 parameters = parameter_count(spec);
+  const std::int64_t sequence = rows_of_a_sequence(spec, training);
+  const Int128 tokens = Int128{training.batch.size} * sequence;
+  const bool latent = spec.latent.kv_rank > 0;
+  const Int128 query = Int128{spec.heads} * (latent ? spec.latent.nope_dim + spec.latent.rope_dim : spec.head_dim);
+  const Int128 value = Int128{spec.heads} * (latent ? spec.latent.value_dim : spec.head_dim);
+  const Int128 parameters = active_parameter_count(spec);
   // Two products of scores and context, forward and twice backward, over the whole square: none of the three halves
   // for the causal mask.
-  const Int128 attention = product({12, spec.layers, query, training.batch.sequence, tokens});
-  // Chowdhery et al. 2022, appendix B: 6 N + 12 L H Q T a token, N all parameters.
+  const Int128 attention = product({6, spec.layers, query + value, sequence, tokens});
+  // Chowdhery et al. 2022, appendix B: 6 N + 12 L H Q T a token, N all parameters that a token meets.
   if (spec.flops_convention == "palm") return Flops{product({6, parameters, tokens}) + attention};
   // torchtitan, get_dense_model_nparams_and_flops: the same without nn.Embedding tables; a tied head goes with its
   // table.
-  if (spec.flops_convention == "torchtitan") {
-    const Int128 rows = Int128{spec.vocab} + (spec.rotary ? 0 : spec.max_positions);
-    return Flops{product({6, parameters - rows * spec.hidden, tokens}) + attention};
-  }
+  if (spec.flops_convention == "torchtitan")
+    return Flops{product({6, parameters - table_rows(spec) * spec.hidden, tokens}) + attention};
   // Megatron-LM, num_floating_point_operations (training/training.py), products only:
   // 12 B s L h^2 ((1 + kv_heads/heads + s/h) query/h + ffn/h (3/2 if gated) + V / (2 L h)), multiplied out.
   if (spec.flops_convention == "megatron") {
-    const Int128 kv = Int128{spec.kv_heads} * spec.head_dim;
-    const Int128 block =
-        Int128{spec.hidden} * (12 * (query + kv) + (spec.gated_ffn ? 18 : 12) * Int128{spec.ffn_hidden});
-    const Int128 head = 6 * Int128{spec.hidden} * spec.vocab;
-    return Flops{product({tokens, product({spec.layers, block}) + head}) + attention};
+    TransformerSpec products = spec;  // without biases and norms
+    products.qkv_bias = products.projection_bias = products.ffn_bias = products.qk_norm = false;
+    const Int128 norms = spec.layers * block_norm_parameters(spec);
+    const Int128 latent_norms =
+        latent ? spec.layers * (Int128{spec.latent.kv_rank} + spec.latent.query_rank) : Int128{0};
+    Int128 routers = 0;
+    for (std::int64_t i = 0; i < spec.layers; ++i)
+      if (has_experts(spec, i))
+        routers += spec.hidden * (Int128{spec.experts.count} + (spec.experts.shared_gate ? 1 : 0));
+    const Int128 weights = block_parameters(products, spec.experts.per_token) - norms - latent_norms - routers;
+    const Int128 head = Int128{spec.hidden} * spec.vocab;
+    return Flops{product({6, tokens, weights + head}) + attention};
   }
   throw InputError("transformer: unknown flops_convention '" + spec.flops_convention +
                    "'; known are palm, torchtitan, megatron");

@@ -24,9 +24,66 @@ std::string one_of(const std::vector<std::string>& names) {
   return names[static_cast<std::size_t>(number(0, static_cast<int>(names.size()) - 1))];
 }
 
+Experts any_experts(std::int64_t layers) {
+  Experts out;
+  out.count = number(1, 4);
+  out.per_token = number(1, static_cast<int>(out.count));
+  out.hidden = number(1, 5);
+  out.shared_hidden = number(0, 3);
+  out.shared_gate = out.shared_hidden > 0 && coin();
+  out.normalized = coin();
+  out.sigmoid = coin();
+  out.first_dense = number(0, 2);
+  out.every = number(1, 2);
+  if (coin()) out.dense_layers = {number(0, 3)};
+  const Ratio factor = {number(4, 4 * static_cast<int>(out.count)), 4};
+  if (coin()) out.imbalance.assign(coin() ? 1 : static_cast<std::size_t>(layers), factor);
+  if (coin()) out.capacity_factor = Ratio{number(1, 8), 8};
+  out.pad_to_capacity = out.capacity_factor && coin();
+  return out;
+}
+
+/// What the architectures have in common is drawn freely; what makes each one is set.
+void shape_up(TransformerSpec& spec) {
+  if (spec.model_type == "gemma2") {
+    spec.norms = Norms::around;
+    spec.softcaps = true;
+  }
+  if (spec.model_type == "phi") {
+    spec.parallel_branches = spec.head_bias = true;
+    spec.rotary_dim = 2;
+  }
+  if (spec.model_type == "mixtral" || spec.model_type == "deepseek_v3") {
+    spec.experts = any_experts(spec.layers);
+    spec.ffn_bias = false;
+  }
+  if (spec.model_type == "deepseek_v3") {
+    spec.kv_heads = spec.heads;
+    spec.latent = {.kv_rank = number(1, 4),
+                   .query_rank = number(0, 3),
+                   .nope_dim = number(1, 4),
+                   .rope_dim = 2 * number(1, 2),
+                   .value_dim = number(1, 4)};
+    spec.head_dim = spec.latent.nope_dim + spec.latent.rope_dim;
+  }
+  if (spec.model_type == "bert" || spec.model_type == "vit") {
+    spec.causal = spec.rotary = spec.rms_norm = false;
+    spec.head = coin() ? "classification" : "none";
+    spec.qk_norm = false;
+  }
+  if (spec.model_type == "bert") {
+    spec.norms = Norms::after;
+    spec.token_types = number(0, 2);
+    spec.head_bias = coin();
+    if (coin()) spec.head = "mlm";
+  }
+  if (spec.model_type == "vit") spec.image = {.size = 4, .patch = number(1, 2) * 2, .channels = number(1, 3)};
+}
+
 TransformerSpec any_decoder() {
   TransformerSpec spec;
-  spec.model_type = one_of({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"});
+  spec.model_type = one_of({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "mixtral",
+                            "deepseek_v3", "gpt_bigcode", "bert", "vit"});
   const bool gpt2 = spec.model_type == "gpt2";
   spec.layers = number(1, 4);
   spec.kv_heads = number(1, 3);
@@ -50,6 +107,8 @@ TransformerSpec any_decoder() {
   spec.attention = one_of({"eager", "sdpa", "flash", "fused"});
   spec.head = coin() ? "lm" : "none";
   spec.flops_convention = one_of({"palm", "torchtitan", "megatron"});
+  spec.labels = number(1, 3);
+  shape_up(spec);
   return spec;
 }
 
@@ -66,6 +125,14 @@ Training any_training() {
   training.batch = {.size = number(1, 3), .sequence = number(1, 6), .accumulate = number(1, 2)};
   training.loss = {.chunks = coin() ? 1 : number(1, 4), .fused = number(0, 3) == 0};
   training.loop = {.logits_held = coin(), .steps = number(1, 2)};
+  return training;
+}
+
+/// What this model can be trained with.
+Training any_training(const TransformerSpec& spec) {
+  Training training = any_training();
+  if (!spec.causal) training.profile.model_code = coin() ? "reference" : "huggingface";
+  if (spec.head_bias || spec.softcaps) training.loss = {};
   return training;
 }
 
@@ -158,8 +225,12 @@ std::int64_t products(const Program& program, const ProgramOp& op, bool gradient
       return 2 * count(op.inputs[1]) * extent(op.inputs[2], 0);
     case OpKind::bmm:
       return 2 * count(op.outputs[0]) * extent(op.inputs[0], 0);
-    case OpKind::attention:
-      return 4 * count(op.inputs[0]) * extent(op.inputs[1], 1) / 2;
+    case OpKind::grouped_linear:
+      return 2 * count(op.inputs[0]) * extent(op.inputs[1], 1);
+    case OpKind::attention: {
+      const std::int64_t values = count(op.inputs[0]) / extent(op.inputs[0], 0) * extent(op.inputs[2], 0);
+      return 2 * (count(op.inputs[0]) + values) * extent(op.inputs[1], 1) / (op.attributes.causal ? 2 : 1);
+    }
     case OpKind::linear_cross_entropy:
       return (gradients_in_forward ? 6 : 2) * count(op.inputs[0]) * extent(op.inputs[1], 1);
     default:
@@ -181,7 +252,7 @@ std::string told(const TransformerSpec& spec, const Training& training) {
 TEST_CASE("any decoder: tensors lie in their storages, live from maker to last reader, and layers stand together") {
   CHECK(rc::check([] {
     const TransformerSpec spec = any_decoder();
-    const Program program = make_transformer(spec, any_training());
+    const Program program = make_transformer(spec, any_training(spec));
     for (const Tensor& tensor : program.tensors) check_layout(program, tensor);
     check_lives(program);
     check_layers(program);
@@ -195,8 +266,9 @@ TEST_CASE("any decoder: tensors lie in their storages, live from maker to last r
 
 TEST_CASE("any decoder: forward FLOPs are 2 m n k of its products") {
   CHECK(rc::check([] {
-    const Training training = any_training();
-    const Program program = make_transformer(any_decoder(), training);
+    const TransformerSpec spec = any_decoder();
+    const Training training = any_training(spec);
+    const Program program = make_transformer(spec, training);
     const KernelSet kernels(training.profile.kernels);
     for (const ProgramOp& op : program.ops) {
       RC_LOG() << op.name;
@@ -209,7 +281,7 @@ TEST_CASE("any decoder: forward FLOPs are 2 m n k of its products") {
 TEST_CASE("any decoder under any policy: the referee accepts its step") {
   CHECK(rc::check([] {
     const TransformerSpec spec = any_decoder();
-    const Training training = any_training();
+    const Training training = any_training(spec);
     const Program program = make_transformer(spec, training);
     const Outline out = outline(program, KernelSet(training.profile.kernels));
     const Plan plan = make_plan(any_policy(static_cast<int>(spec.layers)), out);

@@ -23,6 +23,8 @@ std::string value(const Key& key) {
       return "integer";
     case ValueType::number:
       return "0 to 1";
+    case ValueType::factor:
+      return "above 0";
     case ValueType::choice:
     case ValueType::dtype:
       return choices(key);

@@ -78,6 +78,18 @@ TEST_CASE("config: the files in scenarios/configs have the published numbers of 
       {"qwen3-8b", 8'190'735'360},
       {"gemma-2b", 2'506'172'416},
       {"gemma-7b", 8'537'680'896},
+      {"gemma-2-2b", 2'614'341'888},
+      {"mixtral-8x7b", 46'702'792'704},
+      {"qwen3-30b-a3b", 30'532'122'624},
+      {"qwen1.5-moe-a2.7b", 14'315'784'192},
+      {"deepseek-v2-lite", 15'706'484'224},
+      // 671,026,419,200 with the 58 x 256 numbers that balance the experts: buffers without a gradient.
+      {"deepseek-v3", 671'026'404'352},
+      {"phi-2", 2'779'683'840},
+      {"santacoder", 1'124'886'528},
+      {"bert-base", 109'514'298},  // with the words' head and without a pooler
+      {"bert-large", 335'174'458},
+      {"vit-base", 86'567'656},
   };
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator("scenarios/configs")) files += entry.is_regular_file();
@@ -172,12 +184,14 @@ TEST_CASE("config: what is refused") {
       {"a list", "[]", "config.json:1:1: error: expected a Hugging Face config: a JSON object of fields"},
       {"no model type", "{\"hidden_size\": 64}",
        "config.json: error: missing field 'model_type'; expected a Hugging Face config (JSON)"},
-      {"an unknown model type", "{\"model_type\": \"mixtral\"}",
-       "config.json:1:16: error: unknown model_type 'mixtral'; known are: gpt2, llama, mistral, qwen2, qwen3, gemma"},
-      {"an unknown field", "{" + llama + ",\n \"num_local_experts\": 8}",
-       "config.json:3:2: error: unknown field \"num_local_experts\" for model_type 'llama'; it could change sizes, so "
-       "it "
-       "is not ignored"},
+      {"an unknown model type", "{\"model_type\": \"mamba\"}",
+       "config.json:1:16: error: unknown model_type 'mamba'; known are: gpt2, llama, mistral, qwen2, qwen3, gemma, "
+       "gemma2, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
+      {"an unknown field", "{" + llama + ",\n \"num_memory_tokens\": 8}",
+       "config.json:3:2: error: unknown field \"num_memory_tokens\" for model_type 'llama'; it could change sizes, so "
+       "it is not ignored"},
+      {"experts of a dense model", "{" + llama + ",\n \"num_local_experts\": 8}",
+       "config.json:3:2: error: field 'num_local_experts' has no meaning for model_type 'llama'"},
       {"a field of another type", "{" + llama + ",\n \"embd_pdrop\": 0.1}",
        "config.json:3:2: error: field 'embd_pdrop' has no meaning for model_type 'llama'"},
       {"a setting that is not modelled",

@@ -61,6 +61,7 @@ class Validator {
     if (rule == "const") return setting.text == value.text;
     if (rule == "pattern") return matches(value.text, setting.text);
     if (rule == "minimum") return std::stod(value.text) >= std::stod(setting.text);
+    if (rule == "exclusiveMinimum") return std::stod(value.text) > std::stod(setting.text);
     if (rule == "maximum") return std::stod(value.text) <= std::stod(setting.text);
     if (rule == "items")
       return std::ranges::all_of(value.items, [&](const DocPtr& item) { return fits(setting, *item); });

@@ -15,8 +15,9 @@ TEST_CASE("decoders: mistakes are named") {
     std::string message;
   };
   const Case cases[] = {
-      {"type", [](TransformerSpec& m, Training&) { m.model_type = "bert"; },
-       "unknown model_type 'bert'; known are gpt2, llama, mistral, qwen2, qwen3, gemma"},
+      {"type", [](TransformerSpec& m, Training&) { m.model_type = "mamba"; },
+       "unknown model_type 'mamba'; known are gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, phi, mixtral, "
+       "qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
       {"layers", [](TransformerSpec& m, Training&) { m.layers = 0; }, "'layers' must be positive, not 0"},
       {"many layers", [](TransformerSpec& m, Training&) { m.layers = 1'000'000'000; },
        "'layers' must be at most 100000, not 1000000000"},
@@ -27,7 +28,10 @@ TEST_CASE("decoders: mistakes are named") {
        "unknown activation 'mish'; known are relu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, swish, tanh"},
       {"attention", [](TransformerSpec& m, Training&) { m.attention = "paged"; },
        "unknown attention 'paged'; known are eager, sdpa, flash, fused"},
-      {"head", [](TransformerSpec& m, Training&) { m.head = "mlm"; }, "unknown head 'mlm'; known are lm, none"},
+      {"head", [](TransformerSpec& m, Training&) { m.head = "seq2seq"; },
+       "unknown head 'seq2seq'; known are lm, mlm, classification, none"},
+      {"masked words of a decoder", [](TransformerSpec& m, Training&) { m.head = "mlm"; },
+       "head 'mlm' is not one of model_type 'gpt2'"},
       {"dropout", [](TransformerSpec& m, Training&) { m.attention_dropout = 1; },
        "'attention_dropout' must be at least 0 and below 1"},
       {"positions", [](TransformerSpec&, Training& how) { how.batch.sequence = 33; },
@@ -42,6 +46,59 @@ TEST_CASE("decoders: mistakes are named") {
        "rotary positions need an even head_dim, not 3"},
       {"code", [](TransformerSpec&, Training& how) { how.profile.model_code = "jax"; },
        "unknown model_code 'jax'; known are reference, huggingface, megatron, torchtitan, llm.c"},
+      {"more experts a token than experts",
+       [](TransformerSpec& m, Training&) {
+         m.experts.count = 4;
+         m.experts.per_token = 5;
+         m.experts.hidden = 8;
+       },
+       "5 experts a token are more than the 4 there are"},
+      {"imbalance of other layers",
+       [](TransformerSpec& m, Training&) {
+         m.experts.count = 4;
+         m.experts.per_token = 2;
+         m.experts.hidden = 8;
+         m.experts.imbalance = {{1, 1}, {1, 1}, {1, 1}};
+       },
+       "'imbalance' has 3 entries; expected 1 or one for each of the 2 layers"},
+      {"an imbalance above all rows",
+       [](TransformerSpec& m, Training&) {
+         m.experts.count = 4;
+         m.experts.per_token = 2;
+         m.experts.hidden = 8;
+         m.experts.imbalance = {{9, 2}};
+       },
+       "'imbalance' must be from 1 to the number of experts"},
+      {"padding to nothing",
+       [](TransformerSpec& m, Training&) {
+         m.experts.count = 4;
+         m.experts.per_token = 2;
+         m.experts.hidden = 8;
+         m.experts.pad_to_capacity = true;
+       },
+       "'pad_to_capacity' needs a 'capacity_factor'"},
+      {"patches that do not divide",
+       [](TransformerSpec& m, Training&) {
+         m.image = {.size = 30, .patch = 7, .channels = 3};
+         m.head = "none";
+       },
+       "image_size 30 is not divisible by patch_size 7"},
+      {"words of a picture", [](TransformerSpec& m, Training&) { m.image = {.size = 32, .patch = 8, .channels = 3}; },
+       "pictures have no next word: head is classification or none"},
+      {"a rotated part above the head",
+       [](TransformerSpec& m, Training&) {
+         m.rotary = true;
+         m.rotary_dim = 6;
+       },
+       "rotary_dim 6 is above head_dim 4"},
+      {"an encoder in Megatron's code",
+       [](TransformerSpec& m, Training& how) {
+         m.model_type = "bert";
+         m.head = "none";
+         m.causal = false;
+         how.profile.model_code = "megatron";
+       },
+       "model_type 'bert' has the model codes reference and huggingface only"},
       {"convention", [](TransformerSpec& m, Training&) { m.flops_convention = "mlperf"; },
        "unknown flops_convention 'mlperf'; known are palm, torchtitan, megatron"},
   };

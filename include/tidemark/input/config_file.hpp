@@ -1,4 +1,4 @@
-/// Which decoder does a Hugging Face config.json describe?
+/// Which transformer does a Hugging Face config.json describe?
 ///
 /// Fields are read under either spelling (n_embd, hidden_size). A field that is known to leave sizes alone is ignored;
 /// one that changes them and is not modelled, and one that is not known at all, are refused: nothing is guessed.
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/yaml_map.hpp"
@@ -23,12 +24,20 @@ struct Given {
   bool overrides = false;  // given in the scenario, over a config or without one
 };
 
-/// A decoder's fields under neutral names, as a config or a scenario gives them.
+/// A transformer's fields under neutral names, as a config or a scenario gives them.
 struct DecoderFields {
   Given<std::string> model_type, activation;
   Given<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn_hidden, vocab, max_positions, sliding_window;
-  Given<double> embedding_dropout, attention_dropout, residual_dropout;
-  Given<bool> tied_embeddings, qkv_bias, projection_bias, ffn_bias;
+  Given<double> embedding_dropout, attention_dropout, residual_dropout, hidden_dropout;
+  Given<bool> tied_embeddings, qkv_bias, projection_bias, ffn_bias, multi_query;
+  Given<std::int64_t> rotary_dim, token_types, labels, image_size, patch_size, channels;
+  Given<double> rotary_fraction;
+  Given<std::int64_t> experts, experts_per_token, expert_hidden, shared_hidden, shared_experts, first_dense, every;
+  Given<bool> normalized, shared_gate, qk_norm, gated_ffn;
+  Given<std::string> norm, positions;
+  Given<std::string> scoring;
+  std::vector<std::int64_t> dense_layers;
+  Given<std::int64_t> query_rank, kv_rank, nope_dim, rope_dim, value_dim;
 };
 
 /// `model_type` overrides the file's when not empty. Throws InputError for a field that is refused, an unknown model

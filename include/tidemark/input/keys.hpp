@@ -14,7 +14,8 @@ enum class ValueType : std::uint8_t {
   path,       // relative to the file that names it
   boolean,    // true or false
   integer,    // whole, without a unit
-  number,     // decimal, without a unit
+  number,     // decimal from 0 to 1
+  factor,     // decimal above 0
   choice,     // one of `choices`
   dtype,      // a data type, by name
   size,       // bytes with a unit

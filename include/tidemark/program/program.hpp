@@ -101,23 +101,24 @@ enum class OpKind : std::uint8_t {
   softplus,
   hardtanh,
   hardswish,
-  clamp,       // x -> out                        (both bounds; `implementation` "min" or "max": one)
-  triangle,    // x -> out                        (tril, triu)
-  group_norm,  // x, weight, bias -> out          (`heads` groups)
-  batch_norm,  // x, weight, bias, running mean, running variance -> out
-  max_pool,    // x -> out, indices
-  avg_pool,    // x -> out
-  stack,       // xs -> out
-  index,       // x, indices.. -> out             (rows or elements picked: x[i], index_select)
-  gather,      // x, indices -> out
-  index_add,   // x, indices, u -> out
-  top_k,       // x -> values, indices
-  bce_loss,    // logits, target -> loss
-  compare,     // x[, y] -> mask                  (y absent: a number)
-  fill,        // -> out                          (a new tensor: zeros, arange)
-  custom,      // sizes given as data
+  clamp,           // x -> out                        (both bounds; `implementation` "min" or "max": one)
+  triangle,        // x -> out                        (tril, triu)
+  group_norm,      // x, weight, bias -> out          (`heads` groups)
+  batch_norm,      // x, weight, bias, running mean, running variance -> out
+  max_pool,        // x -> out, indices
+  avg_pool,        // x -> out
+  stack,           // xs -> out
+  index,           // x, indices.. -> out             (rows or elements picked: x[i], index_select)
+  gather,          // x, indices -> out
+  index_add,       // x, indices, u -> out
+  top_k,           // x -> values, indices
+  bce_loss,        // logits, target -> loss
+  compare,         // x[, y] -> mask                  (y absent: a number)
+  fill,            // -> out                          (a new tensor: zeros, arange)
+  grouped_linear,  // x, weight -> out            (one weight [n, k] for each group of rows: [groups, n, k])
+  custom,          // sizes given as data
 };
-inline constexpr std::array<std::string_view, 71> op_kind_names = {"embedding",
+inline constexpr std::array<std::string_view, 72> op_kind_names = {"embedding",
                                                                    "linear",
                                                                    "matmul",
                                                                    "addmm",
@@ -187,6 +188,7 @@ inline constexpr std::array<std::string_view, 71> op_kind_names = {"embedding",
                                                                    "bce_loss",
                                                                    "compare",
                                                                    "fill",
+                                                                   "grouped_linear",
                                                                    "custom"};
 constexpr std::string_view to_string(OpKind kind) { return op_kind_names[static_cast<std::size_t>(kind)]; }
 static_assert(op_kind_names.size() == static_cast<std::size_t>(OpKind::custom) + 1);

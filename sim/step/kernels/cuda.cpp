@@ -89,13 +89,11 @@ std::int64_t round_up(const OpView& op, std::int64_t value, std::int64_t multipl
 /// flash_attention/flash_api.cpp, mha_fwd and mha_bwd. Forward keeps q, k, v, the output, one fp32 logsumexp a row and
 /// the generator's seed and offset. Backward adds up dq in fp32 (rows rounded to 128, head_dim to 32), keeps fp32
 /// row sums, and for grouped heads makes dk and dv for all query heads before it sums them over each group.
-/// Products: as the ideal rule counts them, 2 and 5, half of the square when causal.
 Kernel flash_attention(const OpView& op, bool one_rng_tensor) {
   const Tensor& q = op.input(0);
   const Tensor& keys = op.input(1);
   const std::int64_t batch = q.shape.at(0), heads = q.shape.at(1), head_dim = q.shape.at(3);
-  const std::int64_t full = matmul_flops(op, rows(q), keys.shape.at(2), head_dim);
-  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const AttentionFlops flops = attention_flops(op);
   const std::int64_t padded_rows = product(op, product(op, batch, heads), round_up(op, q.shape.at(2), 128));
   Draft k(op);
   k.outputs();
@@ -121,15 +119,14 @@ Kernel flash_attention(const OpView& op, bool one_rng_tensor) {
     k.run().free_temp(dv_expanded).free_temp(dk_expanded);
   }
   k.free_temp(dq).free_temp(sums);
-  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+  return k.matmul_flops(flops.forward, flops.backward).finish();
 }
 
 /// Flash kernels know 16-bit types only. fp32 goes to the memory-efficient kernel (attention_backward.cu), which pads
 /// the logsumexp to 32 rows and adds up in the gradients themselves.
 Kernel efficient_attention(const OpView& op) {
   const Tensor& q = op.input(0);
-  const std::int64_t full = matmul_flops(op, rows(q), op.input(1).shape.at(2), last_extent(q));
-  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const AttentionFlops flops = attention_flops(op);
   const std::int64_t batch_heads = q.shape.at(0) * q.shape.at(1);
   Draft k(op);
   k.outputs();
@@ -142,7 +139,7 @@ Kernel efficient_attention(const OpView& op) {
   k.backward().gradient(0, Layout::like_input).gradient(1, Layout::like_input).gradient(2, Layout::like_input);
   const std::int32_t delta = k.temp("delta", product(op, fp32, rows(q)));
   k.run().free_temp(delta);
-  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+  return k.matmul_flops(flops.forward, flops.backward).finish();
 }
 
 }  // namespace

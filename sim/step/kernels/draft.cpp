@@ -191,4 +191,15 @@ Kernel Draft::finish() {
   return std::move(kernel_);
 }
 
+/// Forward: scores and context. Backward: the scores again, dP, dQ, dK, dV (Dao et al. 2022). Causal kernels skip what
+/// lies above the diagonal, counted as half of the square (flash-attention's own benchmark does the same).
+AttentionFlops attention_flops(const OpView& op) {
+  const Tensor& q = op.input(0);
+  const std::int64_t keys = op.input(1).shape.at(2);
+  const std::int64_t share = op.op.attributes.causal ? 2 : 1;
+  const std::int64_t of_keys = matmul_flops(op, rows(q), keys, last_extent(q)) / share;
+  const std::int64_t of_values = matmul_flops(op, rows(q), keys, last_extent(op.input(2))) / share;
+  return {fits(op, Flops{Int128{of_keys} + of_values}), fits(op, Flops{3 * Int128{of_keys} + 2 * Int128{of_values}})};
+}
+
 }  // namespace tidemark::kernels

@@ -74,6 +74,12 @@ std::int64_t last_extent(const Tensor& tensor);
 /// Elements over the last extent: how many rows a norm or softmax has.
 std::int64_t rows(const Tensor& tensor);
 
+/// Products of attention that never keeps its scores, as the op's own backward executes them.
+struct AttentionFlops {
+  std::int64_t forward = 0, backward = 0;
+};
+AttentionFlops attention_flops(const OpView& op);
+
 /// Fused attention on CUDA. PyTorch keeps the generator's seed and offset as two tensors, the flash-attn package and
 /// Transformer Engine as one of two numbers.
 Kernel fused_attention(const OpView& op, bool one_rng_tensor);

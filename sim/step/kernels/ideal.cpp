@@ -40,6 +40,17 @@ Kernel linear(const OpView& op) { return product_with_weight(op, 0, 1, 2, true);
 Kernel matmul(const OpView& op) { return product_with_weight(op, 0, 1, 9, false); }
 Kernel addmm(const OpView& op) { return product_with_weight(op, 1, 2, 0, false); }
 
+/// The rows of all groups together make each product as large as one weight would.
+Kernel grouped_linear(const OpView& op) {
+  const Tensor& weight = op.input(1);
+  const std::int64_t flops = matmul_flops(op, rows(op.input(0)), weight.shape.at(1), weight.shape.at(2));
+  const std::int64_t products = (op.needs_gradient(0) ? 1 : 0) + (op.needs_gradient(1) ? 1 : 0);
+  Draft k(op);
+  k.outputs().run().save_input_for(0, 1).save_input_for(1, 0);
+  k.backward().gradient(1).gradient(0).run();
+  return k.matmul_flops(flops, product(op, products, flops)).finish();
+}
+
 /// a @ b, one product a batch entry.
 Kernel bmm(const OpView& op) {
   const std::int64_t batch_and_rows = rows(op.output(0));
@@ -275,20 +286,15 @@ Kernel rotary(const OpView& op) {
   return k.other_flops(product(op, 3, n), product(op, 3, n)).finish();
 }
 
-/// Dao et al. 2022: keeps q, k, v, the output and one fp32 logsumexp a row instead of the scores. Forward has the two
-/// products of attention, backward five (the scores again, dV, dP, dQ, dK). Causal kernels skip what lies above the
-/// diagonal, counted as half of the square (flash-attention's own benchmark does the same).
+/// Dao et al. 2022: keeps q, k, v, the output and one fp32 logsumexp a row instead of the scores.
 Kernel attention(const OpView& op) {
-  const Tensor& q = op.input(0);
-  const std::int64_t keys = op.input(1).shape.at(2);
-  const std::int64_t full = matmul_flops(op, rows(q), keys, last_extent(q));
-  const std::int64_t one = op.op.attributes.causal ? full / 2 : full;
+  const AttentionFlops flops = attention_flops(op);
   Draft k(op);
   k.outputs();
-  const std::int32_t logsumexp = k.temp("logsumexp", fp32 * rows(q));
+  const std::int32_t logsumexp = k.temp("logsumexp", fp32 * rows(op.input(0)));
   k.run().save_input(0).save_input(1).save_input(2).save_temp(logsumexp).save_output(0);
   k.backward().gradient(0).gradient(1).gradient(2).run();
-  return k.matmul_flops(product(op, 2, one), product(op, 5, one)).finish();
+  return k.matmul_flops(flops.forward, flops.backward).finish();
 }
 
 /// An alias. The gradient of a part (fewer elements) is a full-size tensor that is zero elsewhere.
@@ -421,6 +427,7 @@ RuleTable ideal_rules() {
       {OpKind::matmul, matmul},
       {OpKind::addmm, addmm},
       {OpKind::bmm, bmm},
+      {OpKind::grouped_linear, grouped_linear},
       {OpKind::add, add},
       {OpKind::mul, mul},
       {OpKind::scale, scale},

@@ -78,6 +78,14 @@ struct CheckOptions {
 };
 [[nodiscard]] int check_command(const CheckOptions& options);
 
+/// A framework's own settings as a scenario.
+struct ImportOptions {
+  std::string settings;
+  std::string vocab;      // "" is the file's
+  std::string out = "-";  // the scenario; "-" prints it
+};
+[[nodiscard]] int import_command(const ImportOptions& options);
+
 [[nodiscard]] int schema_command();
 
 /// Each side is a scenario, or a measured timeline (CSV).

@@ -33,6 +33,7 @@ class CommandLine {
     add_compare();
     add_replay();
     add_calibrate();
+    add_import();
     add_schema();
     add_completion();
   }
@@ -214,6 +215,15 @@ class CommandLine {
     command->add_flag("--force", calibrate_.force, "Write over files that exist");
   }
 
+  void add_import() {
+    CLI::App* command = add("import", "Turn a framework's own settings into a scenario, and say what it leaves out.",
+                            [this] { return import_command(import_); });
+    command->add_option("settings", import_.settings, "Megatron-LM arguments (YAML) or torchtitan settings (TOML)")
+        ->required();
+    command->add_option("--vocab", import_.vocab, "Words of a tokenizer that is not in the file; Megatron pads them");
+    command->add_option("--out", import_.out, "Write the scenario here; - prints it");
+  }
+
   void add_schema() {
     add("schema", "Print the JSON Schema of a scenario, for editors that check and complete YAML.",
         [] { return schema_command(); });
@@ -281,6 +291,7 @@ class CommandLine {
   CompareOptions compare_;
   ReplayOptions replay_;
   CalibrateOptions calibrate_;
+  ImportOptions import_;
   CompletionOptions completion_;
 };
 

@@ -101,6 +101,7 @@ ModelType bert() {
                       .head_bias = true,
                       .norms = Norms::after,
                       .causal = false,
+                      .head = "mlm",
                       .max_positions = 512,
                       .dropout = 0.1,
                       .token_types = 2});

@@ -63,13 +63,18 @@ void override_inline(Fields& fields, const YamlMap& model) {
     override_with(fields.*member, model, "dropout", probability);
     override_with(fields.*member, model, key, probability);
   }
-  for (const auto& [key, member] :
-       std::array<std::pair<std::string_view, Given<bool> Fields::*>, 4>{{{"tied_embeddings", &Fields::tied_embeddings},
-                                                                          {"qkv_bias", &Fields::qkv_bias},
-                                                                          {"projection_bias", &Fields::projection_bias},
-                                                                          {"ffn_bias", &Fields::ffn_bias}}})
+  for (const auto& [key, member] : std::array<std::pair<std::string_view, Given<bool> Fields::*>, 7>{
+           {{"tied_embeddings", &Fields::tied_embeddings},
+            {"qkv_bias", &Fields::qkv_bias},
+            {"projection_bias", &Fields::projection_bias},
+            {"ffn_bias", &Fields::ffn_bias},
+            {"qk_norm", &Fields::qk_norm},
+            {"gated_ffn", &Fields::gated_ffn},
+            {"shared_expert_gate", &Fields::shared_gate}}})
     override_with(fields.*member, model, key, boolean);
   override_with(fields.activation, model, "activation", choice);
+  override_with(fields.norm, model, "norm", choice);
+  override_with(fields.positions, model, "positions", choice);
 }
 
 std::int64_t needed(const Given<std::int64_t>& given, std::string_view name, const YamlMap& model) {
@@ -108,6 +113,7 @@ Experts experts_of(const ModelType& type, const Fields& fields, const YamlMap& m
   if (out.hidden == 0 && type.name == "mixtral") out.hidden = dense;
   if (fields.shared_experts.value && !fields.shared_hidden.value)
     out.shared_hidden = checked_product(*fields.shared_experts.value, out.hidden).value_or(max_integer);
+  out.shared_gate = fields.shared_gate.value.value_or(out.shared_gate) && out.shared_hidden > 0;
   out.normalized = fields.normalized.value.value_or(out.normalized);
   if (fields.scoring.value) out.sigmoid = *fields.scoring.value == "sigmoid";
   out.dense_layers = fields.dense_layers;
@@ -145,10 +151,11 @@ void check_meant(const ModelType& type, const YamlMap& model) {
         field->fail(fmt::format("'{}' has no meaning for model_type '{}'", key, type.name));
   };
   if (!type.has_experts)
-    refuse({"experts", "experts_per_token", "expert_hidden", "shared_expert_hidden", "dense_first", "imbalance",
-            "capacity_factor", "pad_to_capacity"});
+    refuse({"experts", "experts_per_token", "expert_hidden", "shared_expert_hidden", "shared_expert_gate",
+            "dense_first", "imbalance", "capacity_factor", "pad_to_capacity"});
   if (!type.latent) refuse({"query_rank", "kv_rank", "nope_dim", "rope_dim", "value_dim"});
-  if (type.latent) refuse({"head_dim", "rotary_dim"});
+  if (type.latent) refuse({"head_dim", "rotary_dim", "qk_norm", "positions"});
+  if (!type.causal) refuse({"positions", "rotary_dim"});
   if (type.image.size == 0) refuse({"image_size", "patch_size", "channels"});
 }
 
@@ -206,9 +213,9 @@ TransformerModel read_transformer(const YamlMap& model) {
   spec.attention_dropout = fields.attention_dropout.value.value_or(0);
   spec.residual_dropout = fields.residual_dropout.value.value_or(0);
   spec.activation = known_activation(fields.activation, type.activation, *model.block().find("activation"));
-  spec.gated_ffn = type.gated_ffn;
-  spec.rms_norm = type.rms_norm;
-  spec.rotary = type.rotary;
+  spec.gated_ffn = fields.gated_ffn.value.value_or(type.gated_ffn);
+  spec.rms_norm = fields.norm.value ? *fields.norm.value == "rms" : type.rms_norm;
+  spec.rotary = fields.positions.value ? *fields.positions.value == "rotary" : type.rotary;
   spec.head_bias = type.head_bias;
   spec.norms = type.norms;
   spec.causal = type.causal;
@@ -218,12 +225,12 @@ TransformerModel read_transformer(const YamlMap& model) {
   spec.qkv_bias = fields.qkv_bias.value.value_or(type.qkv_bias);
   spec.projection_bias = fields.projection_bias.value.value_or(type.projection_bias);
   spec.ffn_bias = fields.ffn_bias.value.value_or(type.ffn_bias);
-  spec.qk_norm = type.qk_norm;
+  spec.qk_norm = fields.qk_norm.value.value_or(type.qk_norm);
   spec.attention = model.get("attention", choice, spec.attention);
   spec.head = model.get("head", choice, std::string(type.head));
   spec.labels = fields.labels.value.value_or(spec.labels);
   spec.token_types = fields.token_types.value.value_or(type.token_types);
-  if (type.rotary && !type.latent) spec.rotary_dim = rotated(spec, fields);
+  if (spec.rotary && !type.latent) spec.rotary_dim = rotated(spec, fields);
   if (type.has_experts) spec.experts = experts_of(type, fields, model, spec.ffn_hidden);
   if (type.latent) spec.latent = latent_of(fields, model);
   if (type.image.size > 0) {

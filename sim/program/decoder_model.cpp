@@ -100,8 +100,10 @@ void check_settings(const TransformerSpec& spec) {
   activation_kind(spec.activation);
   if (spec.attention != "eager" && spec.attention != "sdpa" && spec.attention != "flash" && spec.attention != "fused")
     refuse("unknown attention '" + spec.attention + "'; known are eager, sdpa, flash, fused");
-  if (spec.head != "lm" && spec.head != "classification" && spec.head != "none")
-    refuse("unknown head '" + spec.head + "'; known are lm, classification, none");
+  if (spec.head != "lm" && spec.head != "mlm" && spec.head != "classification" && spec.head != "none")
+    refuse("unknown head '" + spec.head + "'; known are lm, mlm, classification, none");
+  if ((spec.head == "mlm") != (spec.head != "classification" && spec.head != "none" && spec.model_type == "bert"))
+    refuse("head '" + spec.head + "' is not one of model_type '" + spec.model_type + "'");
   if (spec.image.size > 0 && spec.head == "lm") refuse("pictures have no next word: head is classification or none");
   check_probability("embedding_dropout", spec.embedding_dropout);
   check_probability("attention_dropout", spec.attention_dropout);

@@ -75,7 +75,7 @@ void shape_up(TransformerSpec& spec) {
     spec.norms = Norms::after;
     spec.token_types = number(0, 2);
     spec.head_bias = coin();
-    if (coin()) spec.head = "lm";
+    if (coin()) spec.head = "mlm";
   }
   if (spec.model_type == "vit") spec.image = {.size = 4, .patch = number(1, 2) * 2, .channels = number(1, 3)};
 }

@@ -148,6 +148,7 @@ TEST_CASE("encoders: embeddings and heads of their own") {
   bert.model_type = "bert";
   bert.causal = false;
   bert.norms = Norms::after;
+  bert.head = "mlm";
   bert.token_types = 2;
   bert.head_bias = true;
   bert.activation = "gelu";

@@ -18,7 +18,8 @@ std::string life(const HandStep& made, const std::string& name) {
   std::string out;
   const StorageId id = made.id(name);
   for (std::uint32_t i = all.first[id]; i < all.first[id + 1]; ++i)
-    out += (out.empty() ? "" : "; ") + std::to_string(all.list[i].from_event) + " " + to_text(made.step, all.list[i].reason);
+    out += (out.empty() ? "" : "; ") + std::to_string(all.list[i].from_event) + " " +
+           to_text(made.step, all.list[i].reason);
   return out;
 }
 

@@ -28,8 +28,10 @@ TEST_CASE("decoders: mistakes are named") {
        "unknown activation 'mish'; known are relu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, swish, tanh"},
       {"attention", [](TransformerSpec& m, Training&) { m.attention = "paged"; },
        "unknown attention 'paged'; known are eager, sdpa, flash, fused"},
-      {"head", [](TransformerSpec& m, Training&) { m.head = "mlm"; },
-       "unknown head 'mlm'; known are lm, classification, none"},
+      {"head", [](TransformerSpec& m, Training&) { m.head = "seq2seq"; },
+       "unknown head 'seq2seq'; known are lm, mlm, classification, none"},
+      {"masked words of a decoder", [](TransformerSpec& m, Training&) { m.head = "mlm"; },
+       "head 'mlm' is not one of model_type 'gpt2'"},
       {"dropout", [](TransformerSpec& m, Training&) { m.attention_dropout = 1; },
        "'attention_dropout' must be at least 0 and below 1"},
       {"positions", [](TransformerSpec&, Training& how) { how.batch.sequence = 33; },
@@ -92,6 +94,7 @@ TEST_CASE("decoders: mistakes are named") {
       {"an encoder in Megatron's code",
        [](TransformerSpec& m, Training& how) {
          m.model_type = "bert";
+         m.head = "none";
          m.causal = false;
          how.profile.model_code = "megatron";
        },

@@ -33,7 +33,8 @@ struct DecoderFields {
   Given<std::int64_t> rotary_dim, token_types, labels, image_size, patch_size, channels;
   Given<double> rotary_fraction;
   Given<std::int64_t> experts, experts_per_token, expert_hidden, shared_hidden, shared_experts, first_dense, every;
-  Given<bool> normalized;
+  Given<bool> normalized, shared_gate, qk_norm, gated_ffn;
+  Given<std::string> norm, positions;
   Given<std::string> scoring;
   std::vector<std::int64_t> dense_layers;
   Given<std::int64_t> query_rank, kv_rank, nope_dim, rope_dim, value_dim;

@@ -86,7 +86,7 @@ struct TransformerSpec {
   LatentAttention latent;
   Image image;
   std::string attention = "eager";        // eager, sdpa, flash, fused
-  std::string head = "lm";                // lm, classification, none
+  std::string head = "lm";                // lm, mlm (BERT), classification, none
   std::string flops_convention = "palm";  // palm, torchtitan, megatron: how causal attention counts in model FLOPs
   friend bool operator==(const TransformerSpec&, const TransformerSpec&) = default;
 };

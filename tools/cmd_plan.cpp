@@ -95,6 +95,8 @@ double seconds_of(const std::string& text) {
 
 int plan_command(const PlanOptions& options) {
   Scenario scenario = read_scenario(options.scenario, options.sets);
+  if (scenario.pipeline)
+    throw InputError("plan knows one device; leave 'parallel' out, or try a policy a stage in 'stage_policies'");
   if (!options.budget.empty()) {
     scenario.budget = parse_bytes(options.budget);
     if (!scenario.budget)

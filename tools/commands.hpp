@@ -21,6 +21,7 @@ struct RunOptions {
   std::string scenario;
   std::string config, batch, sequence, policy;
   std::vector<std::string> sets;  // key.path=value, in order
+  std::string stage, rank;        // "" is the scenario's
   std::string budget;
   std::string top = "10";
   std::string timeline, ops, plan_out, trace, timeline_json, snapshot, report;  // paths

@@ -69,6 +69,8 @@ class CommandLine {
     command->add_option("--set", run_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_option("--stage", run_.stage, "Of a pipeline: the stage to show, from 0; or all");
+    command->add_option("--rank", run_.rank, "The same by rank");
     command->add_option("--budget", run_.budget, "Exit 1 when the peak is above this size, such as 40GiB");
     command->add_option("--top", run_.top, "How many tensors to list at the peak")->capture_default_str();
     command->add_flag("--json", run_.json, "Print the summary as JSON");

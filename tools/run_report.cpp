@@ -42,6 +42,8 @@ Scenario scenario_of(const RunOptions& options, const std::string& more) {
     throw InputError(options.scenario.empty() ? "run needs a scenario file, or --config FILE"
                                               : "run takes a scenario file or --config, not both");
   std::vector<std::string> changes = options.sets;
+  if (!options.stage.empty()) changes.push_back("parallel.stage=" + options.stage);
+  if (!options.rank.empty()) changes.push_back("parallel.rank=" + options.rank);
   if (!more.empty()) changes.push_back(more);
   if (options.scenario.empty())
     return scenario_from_config({options.config, options.batch, options.sequence, options.policy}, changes);

@@ -20,19 +20,21 @@ struct PerLayer {
   std::string_view column;
   T LayerCost::*member;
 };
-constexpr std::array<PerLayer<Bytes>, 4> sizes = {{
+constexpr std::array<PerLayer<Bytes>, 5> sizes = {{
     {"layer_activation", "layer_activation_bytes", &LayerCost::layer_activation},
     {"forward_workspace", "forward_workspace_bytes", &LayerCost::forward_workspace},
     {"backward_workspace", "backward_workspace_bytes", &LayerCost::backward_workspace},
     {"gradient", "gradient_bytes", &LayerCost::gradient},
+    {"weight_activation", "weight_activation_bytes", &LayerCost::weight_activation},
 }};
 constexpr std::array<PerLayer<Flops>, 2> flop_counts = {{
     {"forward_flops", "forward_flops", &LayerCost::forward_flops},
     {"backward_flops", "backward_flops", &LayerCost::backward_flops},
 }};
-constexpr std::array<PerLayer<Nanos>, 2> times = {{
+constexpr std::array<PerLayer<Nanos>, 3> times = {{
     {"forward_time", "forward_time_ns", &LayerCost::forward_time},
     {"backward_time", "backward_time_ns", &LayerCost::backward_time},
+    {"weight_time", "weight_time_ns", &LayerCost::weight_time},
 }};
 
 class ChainReader {
@@ -67,10 +69,11 @@ class ChainReader {
   void read_file() {
     const auto file = model_.optional("file");
     if (!file) return;
-    table_ = read_layer_table(
-        path(*file), {"layer_activation_bytes", "boundary_bytes"},
-        {"name", "type", "gradient_bytes", "forward_flops", "backward_flops", "attention_fraction", "forward_time_ns",
-         "backward_time_ns", "forward_workspace_bytes", "backward_workspace_bytes", "parameter_bytes"});
+    table_ =
+        read_layer_table(path(*file), {"layer_activation_bytes", "boundary_bytes"},
+                         {"name", "type", "gradient_bytes", "forward_flops", "backward_flops", "attention_fraction",
+                          "forward_time_ns", "backward_time_ns", "forward_workspace_bytes", "backward_workspace_bytes",
+                          "parameter_bytes", "weight_time_ns", "weight_activation_bytes"});
     for (const LayerRow& row : table_->rows) graph_.layers.push_back(row.cost);
     for (const Field& field : model_.fields())
       for (const char* unit : {"", "_bytes", "_ns"})
@@ -152,12 +155,24 @@ class ChainReader {
   void finish() {
     for (std::size_t i = 0; i < count(); ++i) {
       LayerCost& layer = graph_.layers[i];
+      check_weights(i, layer);
       if (layer.name.empty()) layer.name = "layers." + std::to_string(i);
       if (i > 0) layer.inputs = {static_cast<std::int32_t>(i - 1)};
     }
     graph_.loss_time = model_.get("loss_time", time, Nanos{});
     graph_.loss_workspace = model_.get("loss_workspace", size, Bytes{});
     graph_.is_chain = true;
+  }
+
+  /// What the weights' gradients take is a part of the whole.
+  void check_weights(std::size_t i, const LayerCost& layer) const {
+    const bool time = layer.weight_time > layer.backward_time;
+    if (!time && layer.weight_activation <= layer.layer_activation) return;
+    const std::string fault =
+        fmt::format("layer {}: '{}' is above '{}', of which it is a part", i,
+                    time ? "weight_time" : "weight_activation", time ? "backward_time" : "layer_activation");
+    const auto field = model_.optional(time ? "weight_time" : "weight_activation");
+    throw InputError(field ? field->where() : table_->where(table_->rows[i]), fault);
   }
 
   const YamlMap& model_;

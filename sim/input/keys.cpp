@@ -4,6 +4,7 @@
 
 #include "key_blocks.hpp"
 #include "tidemark/base/errors.hpp"
+#include "tidemark/plan/pipeline_schedule.hpp"
 
 namespace tidemark {
 namespace {
@@ -43,7 +44,12 @@ Block scenario_block() {
            "What is kept and what is recomputed: a kind's name, or a map.",
            {},
            "policy"},
-          {"parallel", Type::block, "{}", "One rank's view; must be empty: not available yet.", {}, "parallel"},
+          {"parallel",
+           Type::block,
+           "{}",
+           "How many devices share the work, and which one is looked at.",
+           {},
+           "parallel"},
           {"device",
            Type::block,
            "none: no rates, no capacity",
@@ -212,7 +218,23 @@ std::vector<Block> setting_blocks() {
         {"preserve_rng", Type::boolean, "true", "The generator's state is copied for each region."},
         {"parameters", Type::boolean, "false", "offload: parameters that are saved are copied too."}}},
       {"schedule", "", {{"on_grad_of", Type::text, "", "The op, by its name within the layer."}}},
-      {"parallel", "", {}},
+      {"parallel",
+       "",
+       {{"pipeline", Type::integer, "1", "Stages the layers are cut into. Chains only."},
+        {"virtual", Type::integer, "1; 2 for zb_v", "Chunks of layers a stage holds."},
+        {"layers_per_chunk", Type::integers, "the same for all", "One number, or a list of one a chunk."},
+        {"schedule",
+         Type::choice,
+         "1f1b; interleaved with several chunks a stage",
+         "In which order a stage runs forwards and backwards.",
+         {schedule_names.begin(), schedule_names.end()}},
+        {"schedule_file", Type::path, "none", "Instead: a CSV with one row a rank, of passes such as 0F0, 1I3, 1W3."},
+        {"micro_batches", Type::integer, "1; those of `schedule_file`", "Micro-batches of a step."},
+        {"transfer_time", Type::time, "0 ns", "From one stage to the next, each way."},
+        {"transfer_bandwidth", Type::byte_rate, "no time for bytes", "Between stages; adds to transfer_time."},
+        {"stage_policies", Type::steps, "`policy` for all", "One policy a stage: its kind, or a map.", {}, "policy"},
+        {"stage", Type::text, "all", "The stage that results show, from 0; or all."},
+        {"rank", Type::text, "all", "The same by rank: a pipeline has one rank a stage."}}},
       {"allocator",
        "",
        {{"kind",

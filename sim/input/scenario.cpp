@@ -10,6 +10,7 @@
 #include "tidemark/input/config_file.hpp"
 #include "tidemark/input/device_file.hpp"
 #include "tidemark/input/layers.hpp"
+#include "tidemark/input/parallel.hpp"
 #include "tidemark/input/plan_file.hpp"
 #include "tidemark/input/policy_reader.hpp"
 #include "tidemark/input/program_file.hpp"
@@ -48,6 +49,7 @@ class ScenarioReader {
     read_loop();
     read_convention();
     read_model();
+    read_pipeline();
     read_device_and_allocator();
     read_plan_or_policy();
     return std::move(out_);
@@ -74,10 +76,6 @@ class ScenarioReader {
   void read_labels() {
     out_.name = map_.get("name", text, std::filesystem::path(out_.file).stem().string());
     if (const auto field = map_.optional("budget")) out_.budget = size(*field);
-    if (const auto field = map_.optional("parallel")) {
-      const bool empty = field->value->kind == DocNode::Kind::map && field->value->entries.empty();
-      if (!empty) field->fail("'parallel' is not available yet; leave it out, or write {}");
-    }
   }
 
   void read_profile() {
@@ -289,6 +287,17 @@ class ScenarioReader {
     if (const auto map = sub("batch"))
       if (const auto sequence = map->optional("sequence")) return sequence->where();
     return map_.where();
+  }
+
+  void read_pipeline() {
+    const auto map = sub("parallel");
+    if (!map || map->fields().empty()) return;
+    const auto* chain = std::get_if<LayerGraph>(&out_.model);
+    if (chain == nullptr || !chain->is_chain)
+      map_.optional("parallel")->fail("'parallel' is for family 'chain' so far, not '" + out_.family + "'");
+    if (out_.convention != Convention::framework)
+      map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
+    out_.pipeline = read_parallel(*map, static_cast<std::int64_t>(chain->layers.size()));
   }
 
   void read_device_and_allocator() {

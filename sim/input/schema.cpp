@@ -95,7 +95,7 @@ Json plain_value(const Key& key) {
     case ValueType::program:
       return program_part(key);
     case ValueType::steps:
-      return {{"type", "array"}, {"items", definition(key.block)}};
+      return {{"type", "array"}, {"items", block_value(key)}};
     case ValueType::text:
       return {{"type", {"string", "number", "boolean"}}};
     case ValueType::path:

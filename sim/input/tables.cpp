@@ -29,7 +29,7 @@ struct Column {
   void (*fill)(LayerRow& row, std::string_view text, std::int64_t number);
 };
 
-constexpr std::array<Column, 16> columns = {{
+constexpr std::array<Column, 18> columns = {{
     {"id", false, [](LayerRow& r, std::string_view t, std::int64_t) { r.id = t; }},
     {"inputs", false, [](LayerRow& r, std::string_view t, std::int64_t) { r.inputs = t; }},
     {"name", false, [](LayerRow& r, std::string_view t, std::int64_t) { r.cost.name = t; }},
@@ -47,6 +47,9 @@ constexpr std::array<Column, 16> columns = {{
     {"parameter_bytes", true, [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.parameters = {n}; }},
     {"forward_flops", true, [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.forward_flops = {n}; }},
     {"backward_flops", true, [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.backward_flops = {n}; }},
+    {"weight_time_ns", true, [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.weight_time = {n}; }},
+    {"weight_activation_bytes", true,
+     [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.weight_activation = {n}; }},
     {"forward_time_ns", true, [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.forward_time = {n}; }},
     {"backward_time_ns", true, [](LayerRow& r, std::string_view, std::int64_t n) { r.cost.backward_time = {n}; }},
 }};

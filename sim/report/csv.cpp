@@ -74,7 +74,7 @@ struct EventRow {
   const StepStorage& storage;
   const StepOp* op;  // none for what is alive at the start
   int at_step() const { return op != nullptr ? op->step : 0; }
-  int rank() const { return op != nullptr ? op->rank : 0; }
+  int rank() const { return storage.rank; }
   Stream stream() const { return op != nullptr ? op->stream : Stream::compute; }
   Phase phase() const { return op != nullptr ? op->phase : Phase::initial; }
 };
@@ -158,7 +158,8 @@ void write_ops_csv(const Step& step, const Timeline& timeline, const TextSink& s
   Rows rows(sink);
   write_header(op_columns, rows);
   for (std::size_t seq = 0; seq < step.ops.size(); ++seq)
-    write_row(op_columns, {step, seq, step.ops[seq], timeline.ops[seq]}, rows);
+    if (timeline.ops[seq].start != OpSpan::never_ran)
+      write_row(op_columns, {step, seq, step.ops[seq], timeline.ops[seq]}, rows);
   rows.flush();
 }
 

@@ -141,6 +141,27 @@ void write_policy(JsonWriter& out, const Summary& summary) {
   out.member("textbook_bytes", summary.textbook ? std::optional(summary.textbook->formula) : std::nullopt);
 }
 
+/// Of all stages, whichever the rest is about. Absent on one device.
+void write_pipeline(JsonWriter& out, const PipelineFigures& pipeline) {
+  out.member("worst_stage", pipeline.worst);
+  out.member("bubble_rate", pipeline.bubble_rate);
+  out.begin_array("stages");
+  for (const StageFigures& stage : pipeline.stages) {
+    out.begin_object();
+    out.member("peak_bytes", stage.peak.bytes);
+    out.member("peak_step", stage.peak.step);
+    out.member("peak_time_ns", stage.peak.time);
+    out.member("peak_op", named(stage.peak.op));
+    out.member("peak_layer", named(stage.peak.layer));
+    out.member("peak_phase", to_string(stage.peak.phase));
+    out.member("in_flight", stage.in_flight);
+    out.member("span_ns", stage.span);
+    out.member("busy_ns", stage.busy);
+    out.end_object();
+  }
+  out.end_array();
+}
+
 void write_steps(JsonWriter& out, const Summary& summary) {
   out.begin_array("steps");
   for (const StepFigures& figures : summary.steps) {
@@ -176,6 +197,7 @@ std::string summary_json(const Summary& summary) {
   for (const std::string& warning : summary.warnings) out.element(warning);
   out.end_array();
   write_steps(out, summary);
+  if (summary.pipeline) write_pipeline(out, *summary.pipeline);
   out.end_object();
   return out.take();
 }

@@ -30,7 +30,7 @@ class LevelScan {
       const OpId op = event.op();
       // A free that waited for a copy may come when the next step has begun: it opens nothing.
       if (op != no_id) open_up_to(step_.ops[op].step);
-      take(event, op);
+      take(event);
     }
     open_up_to(static_cast<int>(figures_.size()) - 1);
     figures_.back().end = level_;
@@ -47,7 +47,7 @@ class LevelScan {
     }
   }
 
-  void take(const MemoryEvent& event, OpId op) {
+  void take(const MemoryEvent& event) {
     const StepStorage& storage = step_.storages[event.storage];
     Bytes& category = by_category_[static_cast<std::size_t>(storage.category)];
     if (event.is_alloc())
@@ -59,12 +59,8 @@ class LevelScan {
     if (current_ < 0 || !event.is_alloc()) return;
     StepFigures& now = figures_[static_cast<std::size_t>(current_)];
     if (level_ <= now.peak.bytes) return;
-    now.peak = {level_,
-                current_,
-                time_,
-                step_.names[step_.ops[op].name],
-                layer_name(step_, step_.ops[op].layer),
-                step_.ops[op].phase};
+    now.peak = moment_of(step_, event);
+    now.peak.step = current_;
     now.at_peak = by_category_;
   }
 
@@ -264,7 +260,8 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   const std::int16_t rank = peak_rank(step, timeline);
   scan_ops(step, timeline, rank, out.steps);
   LevelScan(step, out.steps).scan(timeline, rank);
-  for (StepFigures& figures : out.steps) add_rates(figures, step.model_flops, facts.flops_per_second);
+  const Flops rank_flops{step.model_flops.count / step.ranks};  // every rank's share
+  for (StepFigures& figures : out.steps) add_rates(figures, rank_flops, facts.flops_per_second);
   for (std::size_t k = 0; k < out.steps.size(); ++k)
     if (out.steps[k].peak.bytes > out.peak().peak.bytes) out.peak_step = k;
   check(out.peak().peak.bytes == timeline.peak, "the summary and the timeline disagree on the peak");
@@ -278,8 +275,10 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   if (facts.textbook) out.textbook = compare_with_textbook(*facts.textbook, step, storages);
   if (step.parameters > 0) out.parameters = step.parameters;
   judge_fit(step, timeline, facts, out);
+  out.pipeline = facts.pipeline;
   out.events = timeline.events.size();
-  out.ops = step.ops.size();
+  out.ops = static_cast<std::size_t>(
+      std::ranges::count_if(timeline.ops, [](const OpSpan& span) { return span.start != OpSpan::never_ran; }));
   add_new(out.warnings, facts.warnings);
   add_new(out.warnings, step.warnings);
   add_new(out.warnings, policy_warnings(step, storages, out));

@@ -45,6 +45,7 @@ class Page {
     if (!chart.empty()) text_ += "\n" + chart;
     make_up();
     tensors();
+    stages();
     cost();
     textbook();
     steps();
@@ -201,6 +202,28 @@ class Page {
       text_ += "  " + right(pretty(tensor.bytes), 9) + "  " + right(pretty(tensor.drop), 9) + "  " +
                left(shortened(style_, tensor.tensor, name), name) + "  " +
                shortened(style_, holder(tensor, brief), room - name) + "\n";
+  }
+
+  void stages() {
+    if (!s_.pipeline) return;
+    const PipelineFigures& pipeline = *s_.pipeline;
+    heading("Stage by stage");
+    if (pipeline.bubble_rate)
+      text_ += fmt::format("  bubble rate {:.4f}: the part of the longest stage's time that it waits\n",
+                           *pipeline.bubble_rate);
+    text_ += paint(Ink::dim, "  " + right("stage", 5) + right("peak", 12) + right("in flight", 11) + right("waits", 9) +
+                                 "  peak in") +
+             "\n";
+    for (std::size_t r = 0; r < pipeline.stages.size(); ++r) {
+      const StageFigures& stage = pipeline.stages[r];
+      const Nanos waits = stage.span - stage.busy;
+      const double share =
+          stage.span.count == 0 ? 0 : static_cast<double>(waits.count) / static_cast<double>(stage.span.count);
+      const std::string when = r == pipeline.worst ? moment_text(stage.peak) + " (the worst)" : moment_text(stage.peak);
+      text_ += "  " + right(std::to_string(r), 5) + right(pretty(stage.peak.bytes), 12) +
+               right(std::to_string(stage.in_flight), 11) + right(percent(share), 9) + "  " +
+               shortened(style_, when, width_ - 41) + "\n";
+    }
   }
 
   void cost() {

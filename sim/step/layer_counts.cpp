@@ -62,14 +62,14 @@ LayerWork forward_work(const LayerCost& layer, LayerPart part) {
 
 std::string layer_op_name(const LayerGraph& graph, std::string_view kind, std::int32_t layer, LayerPart part) {
   const std::string suffix = part == LayerPart::whole ? "" : part == LayerPart::attention ? "[0]" : "[1]";
-  if (graph.is_chain) return std::string(kind) + std::to_string(layer) + suffix;
+  if (graph.is_chain) return std::string(kind) + std::to_string(graph.first + layer) + suffix;
   const std::string& name = graph.layers[static_cast<std::size_t>(layer)].name;
   return std::string(kind) + " " + (name.empty() ? std::to_string(layer) : name) + suffix;
 }
 
 std::string layer_label(const LayerGraph& graph, std::int32_t layer) {
   const std::string& name = graph.layers[static_cast<std::size_t>(layer)].name;
-  return graph.is_chain || name.empty() ? "layer " + std::to_string(layer) : "layer '" + name + "'";
+  return graph.is_chain || name.empty() ? "layer " + std::to_string(graph.first + layer) : "layer '" + name + "'";
 }
 
 LayerCounts count_layers(const LayerGraph& graph, Convention convention) {

@@ -18,7 +18,7 @@ LayerStore::LayerStore(const LayerGraph& graph, const LayerCounts& counts, Emitt
 std::string LayerStore::name(std::string_view what, std::int32_t v) const {
   const bool by_layer = what == "saved" || what == "parameters" || what == "parameter_gradient";
   if (graph_.is_chain)
-    return (what == "output" ? "boundary" : std::string(what)) + std::to_string(by_layer ? v - 1 : v);
+    return (what == "output" ? "boundary" : std::string(what)) + std::to_string(graph_.first + (by_layer ? v - 1 : v));
   if (v == 0) return what == "output" ? "input" : "input." + std::string(what);
   return counts_.names[static_cast<std::size_t>(v - 1)] + "." + std::string(what);
 }

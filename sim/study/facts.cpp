@@ -62,6 +62,10 @@ std::optional<Textbook> textbook_of(const Policy& policy, const Outline& outline
 
 Bytes peak_without_checkpointing(Scenario scenario, const Outline& outline) {
   scenario.policy = {};
+  if (scenario.pipeline) {
+    scenario.pipeline->policies.clear();
+    return run(scenario).timeline.peak;
+  }
   return live_peak(lower(scenario, plan_of(scenario, outline))).bytes;
 }
 
@@ -85,9 +89,11 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   ScenarioFacts facts = plain_facts(scenario);
   facts.warnings = run.plan.warnings;
   facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
+  facts.pipeline = run.pipeline;
   if (!recomputes(run.plan)) return facts;
   facts.policy = describe(run.plan, run.outline);
   facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);
+  if (scenario.pipeline) return facts;  // the formula knows one device and one micro-batch
   facts.textbook = textbook_of(scenario.policy, run.outline);
   return facts;
 }

@@ -7,6 +7,7 @@
 #include "tidemark/step/lower.hpp"
 #include "tidemark/step/workspaces.hpp"
 #include "tidemark/study/allocation.hpp"
+#include "tidemark/study/stages.hpp"
 
 namespace tidemark {
 namespace {
@@ -52,10 +53,14 @@ Run run(const Scenario& scenario) {
     Run result;
     result.outline = outline(scenario);
     result.plan = plan_of(scenario, result.outline);
-    result.step = lower(scenario, result.plan);
+    result.step = scenario.pipeline ? lower_stages(scenario) : lower(scenario, result.plan);
     Allocation allocation = simulate_with_allocator(scenario, result.step);
     result.timeline = std::move(allocation.timeline);
     result.notes = std::move(allocation.notes);
+    if (!scenario.pipeline) return result;
+    result.pipeline = pipeline_figures(result.step, result.timeline);
+    if (const auto stage = scenario.pipeline->stage)
+      result.timeline = view_of_rank(result.step, result.timeline, *stage);
     return result;
   } catch (const InputError& error) {
     if (!error.where().file.empty() || scenario.file.empty()) throw;

@@ -121,6 +121,7 @@ TEST_CASE("bad input: keys") {
       {"a key of another family", "model: {family: chain, layers: 3, hidden: 8}",
        "s.yaml:1:35: error: 'hidden' has no meaning for model 'chain'; its keys are: family, layers, file, "
        "layer_activation, boundary, forward_flops, backward_flops, attention_fraction, forward_time, backward_time, "
+       "weight_time, weight_activation, "
        "forward_workspace, backward_workspace, gradient, type, loss_time, loss_workspace"},
       {"a key of another policy", chain + "policy: {kind: full, interval: 3}",
        "s.yaml:2:22: error: 'interval' has no meaning for policy 'full'; its keys are: kind, schedule, boundaries, "
@@ -177,8 +178,10 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:2:10: error: 'preset' must be one of ideal, reference, pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
        "megatron, torchtitan, llm.c, not 'pytorch_cuda'; did "
        "you mean 'pytorch-cuda'?"},
-      {"ranks of later", chain + "parallel: {tensor: 2}",
-       "s.yaml:2:11: error: 'parallel' is not available yet; leave it out, or write {}"},
+      {"a pipeline of ops", gpt2 + "parallel: {pipeline: 2}",
+       "s.yaml:2:11: error: 'parallel' is for family 'chain' so far, not 'transformer'"},
+      {"weights above the whole", "model: {family: chain, layers: 1, backward_time: 1 ns, weight_time: 2 ns}",
+       "s.yaml:1:69: error: layer 0: 'weight_time' is above 'backward_time', of which it is a part"},
       {"a planner of later", chain + "policy: {kind: rotor}",
        "s.yaml:2:16: error: policy 'rotor' is not available yet; available are: none, full, interval, sqrt, "
        "sequential, "

@@ -111,7 +111,7 @@ TEST_CASE("layer table: what is refused") {
        "l.csv:1: error: column 'id' has no meaning here; expected some of layer_activation_bytes, boundary_bytes, "
        "name, "
        "type, gradient_bytes, forward_flops, backward_flops, attention_fraction, forward_time_ns, backward_time_ns, "
-       "forward_workspace_bytes, backward_workspace_bytes, parameter_bytes"},
+       "forward_workspace_bytes, backward_workspace_bytes, parameter_bytes, weight_time_ns, weight_activation_bytes"},
       {"a column twice", "boundary_bytes,layer_activation_bytes,boundary_bytes\n1,2,3\n",
        "l.csv:1: error: repeated column 'boundary_bytes'"},
       {"no rows", header, "l.csv:1: error: no rows below the header"},

@@ -9,6 +9,7 @@
 ///   loss, loop          unchunked, not fused; no variable holds the logits through backward
 ///   policy              none: everything is saved. per_segment, boundaries released, not nested
 ///   steps               1, or 2 with an optimizer, whose state is born in step 0
+///   parallel            one device
 ///   device              no rates (a compute lasts 0 unless its time is given) and no capacity
 ///   allocator           live: requested bytes of what is held
 ///   convention          framework; flops_convention palm; no budget
@@ -23,6 +24,7 @@
 #include "tidemark/base/device.hpp"
 #include "tidemark/engine/caching_allocator.hpp"
 #include "tidemark/input/document.hpp"
+#include "tidemark/input/parallel.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/layer_graph.hpp"
 #include "tidemark/program/mlp.hpp"
@@ -44,6 +46,7 @@ struct Scenario {
   Training training;
   Convention convention = Convention::framework;
   Device device;
+  std::optional<PipelineSettings> pipeline = {};  // several stages, or several micro-batches through one
   std::optional<Bytes> budget;
   std::string flops_convention = "palm";
   std::string allocator = "live";               // live, cuda_caching, arena

@@ -24,6 +24,8 @@ struct LayerCost {
   Flops forward_flops, backward_flops;
   Flops attention_flops;  // the part of forward_flops that selective recompute of "attention" runs again
   Nanos forward_time, backward_time;
+  Nanos weight_time;        // the part of backward_time that weights' gradients take, where a schedule splits it off
+  Bytes weight_activation;  // the part of layer_activation that they still need
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 
@@ -35,6 +37,7 @@ struct LayerGraph {
   Bytes loss_workspace;
   bool is_chain = false;
   bool is_whole_step = false;  // the rows are every computation of a step, gradients too: no backward is added
+  std::int32_t first = 0;  // number of its first layer, where it is a part of a longer chain
   friend bool operator==(const LayerGraph&, const LayerGraph&) = default;
 };
 

@@ -11,7 +11,9 @@
 #include "tidemark/base/vocabulary.hpp"
 #include "tidemark/engine/timeline.hpp"
 #include "tidemark/program/training.hpp"
+#include "tidemark/report/moment.hpp"
 #include "tidemark/report/peak.hpp"
+#include "tidemark/report/stages.hpp"
 #include "tidemark/report/textbook.hpp"
 #include "tidemark/step/step.hpp"
 
@@ -33,18 +35,9 @@ struct ScenarioFacts {
   std::string policy;                       // what runs again, in a sentence; "" when nothing does
   std::optional<Bytes> no_checkpoint_peak;  // of the same scenario under policy none
   std::optional<Textbook> textbook;         // a policy of equal layers in segments of K
+  std::optional<PipelineFigures> pipeline;  // of all its stages
   std::vector<std::string> warnings;        // the plan's
   std::size_t top = 10;                     // how many tensors to list
-};
-
-struct Moment {
-  Bytes bytes;
-  int step = 0;
-  Nanos time;
-  std::string op;     // "" at the start, before any op
-  std::string layer;  // "" without one
-  Phase phase = Phase::initial;
-  friend bool operator==(const Moment&, const Moment&) = default;
 };
 
 struct PeakTensor {
@@ -118,6 +111,7 @@ struct Summary {
   std::optional<Bytes> margin;    // of the limit; out of memory: what is missing, below 0
   std::string allocator;          // the model's kind; "" when only live bytes ran
   std::optional<OutOfMemoryFigures> out_of_memory;
+  std::optional<PipelineFigures> pipeline;
   std::size_t events = 0;
   std::size_t ops = 0;
   std::vector<std::string> warnings;

@@ -79,6 +79,7 @@ struct Step {
   std::uint32_t events = 0;  // event ids are below this
   int steps = 1;
   int ranks = 1;                // each with its own host, streams and memory; events are shared
+  std::vector<int> in_flight;   // of a pipeline, by rank: chunks' micro-batches it holds for backward at most
   std::int64_t parameters = 0;  // their number, 0 when the family does not know
   Flops model_flops;            // textbook, one step
   std::vector<std::string> warnings;

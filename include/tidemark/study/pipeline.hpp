@@ -1,6 +1,7 @@
 /// The whole program in five calls: scenario, plan, step, timeline, summary.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
+#include "tidemark/report/stages.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
@@ -16,13 +18,14 @@ struct Run {
   Outline outline;
   Plan plan;
   Step step;
-  Timeline timeline;
-  std::vector<std::string> notes = {};  // the allocator's
+  Timeline timeline;                        // of the stage that the scenario names, or of all
+  std::optional<PipelineFigures> pipeline;  // of all stages
+  std::vector<std::string> notes = {};      // the allocator's
 };
 
 /// What the scenario's policy decides about its model.
 Plan plan_of(const Scenario& scenario, const Outline& outline);
-/// Lowers the scenario's model under a plan.
+/// Lowers the scenario's model, on one device, under a plan.
 Step lower(const Scenario& scenario, const Plan& plan);
 /// Plan, lower and simulate. Mistakes without a place of their own name the scenario's file.
 Run run(const Scenario& scenario);

@@ -1,0 +1,20 @@
+/// How is one chunk of a pipeline lowered alone, so that weaving can cut it?
+#pragma once
+
+#include <cstdint>
+
+#include "tidemark/plan/plan.hpp"
+#include "tidemark/program/layer_graph.hpp"
+#include "tidemark/step/step.hpp"
+#include "tidemark/step/weave.hpp"
+
+namespace tidemark {
+
+/// Layers [first, first + count) of a chain as a chain of their own, numbered as before. The loss goes with the last.
+LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32_t count);
+
+/// A part of a chain under its plan; with `splits`, the backward of the weights behind that of the activations, with
+/// its own time and what it still needs. Throws InputError where a plan does not fit.
+ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool splits);
+
+}  // namespace tidemark

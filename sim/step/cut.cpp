@@ -1,0 +1,93 @@
+#include "cut.hpp"
+
+#include "tidemark/base/errors.hpp"
+
+namespace tidemark {
+
+Cut::Cut(const ChunkStep& chunk, bool is_last) : chunk_(&chunk), is_last_(is_last) {
+  find_ends();
+  find_pieces();
+  find_own();
+}
+
+bool Cut::receives(OpId op) const {
+  return !is_last_ && chunk_->loss_runs_backward && chunk_->step.ops[op].phase == Phase::loss;
+}
+
+void Cut::find_ends() {
+  const std::array<const std::string*, 5> names = {nullptr, &chunk_->input, &chunk_->output, &chunk_->input_gradient,
+                                                   &chunk_->output_gradient};
+  const Step& step = chunk_->step;
+  ends_.assign(step.storages.size(), End::none);
+  given_.fill(no_id);
+  for (std::size_t e = 1; e < names.size(); ++e) {
+    if (names[e]->empty()) continue;
+    for (StorageId id = 0; id < step.storages.size(); ++id)
+      if (step.names[step.storages[id].name] == *names[e]) ends_[id] = static_cast<End>(e);
+  }
+  for (const StorageId id : step.initial)
+    if (ends_[id] != End::none) given_[static_cast<std::size_t>(ends_[id])] = id;
+}
+
+Part Cut::part_of(OpId id) {
+  const StepOp& op = chunk_->step.ops[id];
+  if (op.phase == Phase::optimizer) return Part::tail;
+  const std::uint32_t group_now = group(op.step, op.micro_batch);
+  if (group_now != current_) in_backward_ = false;
+  current_ = group_now;
+  if (op.phase == Phase::backward || op.phase == Phase::recompute) in_backward_ = true;
+  if (op.phase == Phase::loss && chunk_->loss_runs_backward) in_backward_ = true;
+  if (!in_backward_) return Part::forward;
+  const bool split = !chunk_->weights_begin.empty();
+  return split && id >= chunk_->weights_begin[static_cast<std::size_t>(op.step)] ? Part::weights : Part::backward;
+}
+
+void Cut::find_pieces() {
+  const Step& step = chunk_->step;
+  pieces_.resize(static_cast<std::size_t>(step.steps * chunk_->pieces));
+  tails_.resize(static_cast<std::size_t>(step.steps));
+  OpId last = no_id;
+  Piece* now = nullptr;
+  for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+    const OpId op = step.instructions[i].op;
+    check(op != no_id, "a chunk's instruction belongs to no op");
+    if (op != last) {
+      const Part part = part_of(op);
+      Piece& piece = part == Part::tail ? tails_[static_cast<std::size_t>(step.ops[op].step)]
+                                        : pieces_[current_][static_cast<std::size_t>(part)];
+      if (piece.ops == 0) piece = {i, i, op, 0};
+      check(piece.ops == 0 || &piece == now, "a chunk's pieces do not stand together");
+      piece.ops = op + 1 - piece.first_op;
+      now = &piece;
+      last = op;
+    }
+    now->end = i + 1;
+  }
+}
+
+void Cut::find_own() {
+  const Step& step = chunk_->step;
+  born_.assign(step.storages.size(), no_id);
+  place_.assign(step.storages.size(), no_id);
+  own_.resize(pieces_.size());
+  ByEnd nothing{};
+  nothing.fill(no_id);
+  made_.assign(pieces_.size(), nothing);
+  std::vector<std::uint32_t> died(step.storages.size(), no_id);
+  for (std::uint32_t g = 0; g < pieces_.size(); ++g)
+    for (const Piece& piece : pieces_[g])
+      for (std::size_t i = piece.begin; i < piece.end; ++i) {
+        const Instruction& at = step.instructions[i];
+        if (at.what == Do::alloc) born_[at.index] = g;
+        if (at.what == Do::free) died[at.index] = g;
+      }
+  // A gradient that is sent away does not wait for the next step, as one of the model's input would.
+  for (StorageId id = 0; id < step.storages.size(); ++id) {
+    if (born_[id] == no_id || (born_[id] != died[id] && ends_[id] != End::input_gradient)) continue;
+    place_[id] = static_cast<std::uint32_t>(own_[born_[id]].size());
+    own_[born_[id]].push_back(id);
+    made_[born_[id]][static_cast<std::size_t>(ends_[id])] = id;
+  }
+}
+
+}  // namespace tidemark

@@ -1,0 +1,70 @@
+/// Which instructions of a chunk's Step are whose, and which storages does a micro-batch make for itself?
+///
+/// Internal to weaving.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tidemark/step/chunk.hpp"
+
+namespace tidemark {
+
+enum class Part : std::uint8_t { forward, backward, weights, tail };
+
+/// What crosses a chunk's ends.
+enum class End : std::uint8_t { none, input, output, input_gradient, output_gradient };
+
+/// Consecutive instructions and their ops.
+struct Piece {
+  std::size_t begin = 0, end = 0;  // instructions
+  OpId first_op = 0, ops = 0;
+};
+
+/// A *group* is one micro-batch of one step of the chunk alone.
+class Cut {
+ public:
+  Cut(const ChunkStep& chunk, bool is_last);
+
+  std::uint32_t group(int step, int micro_batch) const {
+    return static_cast<std::uint32_t>(step * chunk_->pieces + micro_batch);
+  }
+  const Piece& piece(std::uint32_t group, Part part) const { return pieces_[group][static_cast<std::size_t>(part)]; }
+  const Piece& tail(int step) const { return tails_[static_cast<std::size_t>(step)]; }
+  /// The storages that the group makes and frees itself; others are shared.
+  const std::vector<StorageId>& own(std::uint32_t group) const { return own_[group]; }
+  /// The storage's place in `own`; no_id when it is shared.
+  std::uint32_t place(StorageId id) const { return place_[id]; }
+  /// The group that makes it; no_id: it is there from the start, or made in a tail.
+  std::uint32_t born(StorageId id) const { return born_[id]; }
+  /// In the script of this op a chunk that is not the last gets its output's gradient: a chain's loss.
+  bool receives(OpId op) const;
+  End end(StorageId id) const { return ends_[id]; }
+  /// The one of those that the chunk alone has from the start; no_id without one.
+  StorageId given(End end) const { return given_[static_cast<std::size_t>(end)]; }
+  /// The last one that the group makes itself; no_id without one.
+  StorageId made(End end, std::uint32_t group) const { return made_[group][static_cast<std::size_t>(end)]; }
+
+ private:
+  Part part_of(OpId op);
+  void find_ends();
+  void find_pieces();
+  void find_own();
+
+  const ChunkStep* chunk_;
+  bool is_last_;
+  bool in_backward_ = false;
+  std::uint32_t current_ = no_id;  // the group that `part_of` is in
+  std::vector<std::array<Piece, 3>> pieces_;
+  std::vector<Piece> tails_;  // by step
+  std::vector<std::uint32_t> born_, place_;
+  std::vector<End> ends_;
+  using ByEnd = std::array<StorageId, 5>;
+  ByEnd given_{};
+  std::vector<ByEnd> made_;
+  std::vector<std::vector<StorageId>> own_;
+};
+
+}  // namespace tidemark

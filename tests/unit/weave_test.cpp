@@ -1,0 +1,143 @@
+#include "tidemark/step/weave.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/hand_step.hpp"
+#include "tidemark/base/errors.hpp"
+#include "tidemark/engine/referee.hpp"
+#include "tidemark/engine/simulate.hpp"
+#include "tidemark/input/scenario.hpp"
+#include "tidemark/input/schedule_file.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/step/lower_pipeline.hpp"
+#include "tidemark/study/pipeline.hpp"
+
+using namespace tidemark;
+using Rows = std::vector<std::string>;
+
+namespace {
+
+Run run_chain(const std::string& model, const std::string& parallel, const std::string& more = "") {
+  return run(parse_scenario("model: {family: chain, " + model + "}\nparallel: {" + parallel + "}\n" + more, "t.yaml"));
+}
+
+/// "0:12 +saved0 10" a line: rank, time, alloc or free, the level after it.
+Rows events(const Run& result) {
+  Rows out;
+  for (const MemoryEvent& event : result.timeline.events) {
+    const StepStorage& storage = result.step.storages[event.storage];
+    out.push_back(std::to_string(storage.rank) + ":" + to_string(event.time) + (event.is_alloc() ? " +" : " -") +
+                  result.step.names[storage.name] + " " + to_string(event.live));
+  }
+  return out;
+}
+
+const std::string two_layers =
+    "layers: 2, layer_activation: 10 B, boundary: [1 B, 2 B, 0 B], gradient: [0 B, 3 B, 4 B], "
+    "forward_time: 10 ns, backward_time: 20 ns";
+
+}  // namespace
+
+// rank 0  | F0 |               | B0 |        a transfer takes 5; the buffer of rank 1 is there from the start, when the
+// rank 1       > | F0 | B0 | >               host posts the receive, and so is that of rank 0 for the gradient
+TEST_CASE("weave: two stages, one micro-batch") {
+  const Run result = run_chain(two_layers, "pipeline: 2, transfer_time: 5 ns");
+  CHECK(events(result) == Rows{"0:0 +boundary0 1",    // the batch
+                               "0:0 +saved0 11",      //
+                               "1:0 +boundary1 2",    // the receive is posted
+                               "0:10 +gradient1 14",  // likewise
+                               "1:15 +saved1 12",     // 10 + 5
+                               "1:25 +gradient2 16",  // the loss
+                               "1:25 +gradient1 19",  // B1
+                               "1:45 -boundary1 17", "1:45 -gradient2 13", "1:45 -saved1 3",
+                               "1:50 -gradient1 0",   // once it has been sent
+                               "0:70 -boundary0 13",  // 50 + 20
+                               "0:70 -gradient1 10", "0:70 -saved0 0"});
+  CHECK_FALSE(referee(result.step, result.timeline));
+  CHECK(result.timeline.end == Nanos{70});
+}
+
+TEST_CASE("weave: what weights still need goes with their backward") {
+  const Run result =
+      run_chain(two_layers + ", weight_time: 8 ns, weight_activation: 6 B", "pipeline: 2, schedule: zb_h1, stage: 1");
+  CHECK(events(result) == Rows{"1:0 +boundary1 2", "1:10 +saved1 6", "1:10 +saved1.for_weights 12",
+                               "1:20 +gradient2 16", "1:20 +gradient1 19", "1:32 -boundary1 17", "1:32 -gradient2 13",
+                               "1:32 -saved1 9", "1:32 -gradient1 6", "1:40 -saved1.for_weights 0"});
+}
+
+TEST_CASE("weave: stages under policies of their own, and steps that follow each other") {
+  struct Case {
+    std::string name, model, parallel, more;
+    std::string peaks;  // by stage
+  };
+  const std::string four =
+      "layers: 4, layer_activation: 10 B, boundary: 1 B, gradient: 1 B, forward_time: 1 ns, backward_time: 2 ns";
+  const Case cases[] = {
+      // 2 layers of 10 B and an input of 1 B a micro-batch; while backward runs, the gradients of a layer's output and
+      // input, but the loss's has 0 B
+      {"1f1b holds 2 and 1 micro-batches", four, "pipeline: 2, micro_batches: 4", "", "44 22"},
+      {"gpipe holds all 4", four, "pipeline: 2, micro_batches: 4, schedule: gpipe", "", "86 85"},
+      {"the last stage recomputes: two inputs, one layer", four,
+       "pipeline: 2, micro_batches: 4, stage_policies: [none, full]", "", "44 13"},
+      {"so do all", four, "pipeline: 2, micro_batches: 4", "policy: full\n", "17 13"},
+      {"a second step is as the first", four, "pipeline: 2, micro_batches: 4", "steps: 2\n", "44 22"},
+      {"one stage, several micro-batches", four, "micro_batches: 3", "", "42"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Run result = run_chain(c.model, c.parallel, c.more);
+    CHECK_FALSE(referee(result.step, result.timeline));
+    std::string peaks;
+    for (const StageFigures& stage : result.pipeline->stages)
+      peaks += (peaks.empty() ? "" : " ") + to_string(stage.peak.bytes);
+    CHECK(peaks == c.peaks);
+  }
+}
+
+TEST_CASE("weave: every schedule is a timeline that can have happened") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_1p", "zb_2p", "zb_v"})
+    for (const std::string steps : {"1", "3"})
+      for (const std::string policy : {"none", "full", "whole"}) {
+        CAPTURE(schedule);
+        CAPTURE(steps);
+        CAPTURE(policy);
+        const bool two = schedule == "interleaved" || schedule == "zb_v";
+        const Run result = run_chain(
+            "layers: 16, layer_activation: 10 B, weight_activation: 4 B, boundary: 2 B, "
+            "gradient: 3 B, forward_time: 7 ns, backward_time: 13 ns, weight_time: 6 ns",
+            "pipeline: 4, virtual: " + std::string(two ? "2" : "1") + ", schedule: " + schedule +
+                ", micro_batches: 8, transfer_time: 2 ns",
+            "policy: " + policy + "\nsteps: " + steps + "\n");
+        const std::optional<Violation> violation = referee(result.step, result.timeline);
+        CHECK((violation ? violation->message : "") == "");
+        CHECK(result.timeline.events.back().live == Bytes{});
+      }
+}
+
+TEST_CASE("weave: parameters' gradients are made once a step") {
+  LayerGraph chain;
+  chain.is_chain = true;
+  for (int i = 0; i < 4; ++i)
+    chain.layers.push_back({.layer_activation = {10}, .parameters = {100}, .forward_time = {1}, .backward_time = {2}});
+  std::vector<ChunkStep> chunks;
+  for (int c = 0; c < 2; ++c) {
+    const LayerGraph part = part_of_chain(chain, 2 * c, 2);
+    chunks.push_back(lower_chunk(part, make_plan({}, outline(part)), 2, false));
+  }
+  const Step step = weave(chunks, one_forward_one_backward(2, 7), {});
+  const Timeline timeline = simulate(step, {});
+  CHECK_FALSE(referee(step, timeline));
+  const auto made = std::ranges::count_if(timeline.events, [&](const MemoryEvent& event) {
+    return event.is_alloc() && step.storages[event.storage].category == Category::gradient;
+  });
+  CHECK(made == 2 * 4);  // steps x layers
+}
+
+TEST_CASE("weave: micro-batches that run backward in another order") {
+  LayerGraph chain;
+  chain.is_chain = true;
+  chain.layers.push_back({.layer_activation = {10}});
+  ChunkStep chunk = lower_chunk(chain, make_plan({}, outline(chain)), 1, false);
+  const PipelineSchedule turned = parse_schedule("0F0,0F1,0B1,0B0", "s.csv");
+  CHECK_NOTHROW(weave({chunk}, turned, {}));  // all micro-batches are alike
+}

@@ -90,6 +90,8 @@ class ProgramLowering {
   void emit_backward(const Turn& turn);
   std::vector<GradientId> take_incoming(const ProgramOp& op);
   bool is_matrix(GradientId id) const;
+  bool is_row_major(GradientId id) const;
+  std::vector<StorageId> zeros_for_missing(std::size_t k, const std::vector<GradientId>& incoming);
   void release_incoming(const std::vector<GradientId>& incoming);
   void load_cached_inputs(std::size_t k);
   StorageId make_gradient(const ProgramOp& op, const GradientRule& rule);
@@ -102,7 +104,7 @@ class ProgramLowering {
   void release_locals(std::size_t k, std::int32_t region);
   void release_saved(std::size_t k, std::int32_t region);
   void deliver(TensorId t, GradientId gradient, std::int32_t region, std::vector<GradientId>& late);
-  void deliver_detached(std::size_t input, GradientId gradient, std::vector<GradientId>& late);
+  void deliver_detached(std::int32_t input, GradientId gradient, std::vector<GradientId>& late);
   void deliver_leaf(TensorId t, GradientId gradient, std::vector<GradientId>& late);
   void accumulate_ready_leaves();
   bool written_in_place(TensorId t) const;
@@ -123,6 +125,7 @@ class ProgramLowering {
   std::vector<std::int32_t> leaf_edges(std::int32_t region) const;
   void count_released(std::int32_t region, std::size_t saved);
   void release_frame(std::int32_t r);
+  void unwind(std::int32_t r);
 
   // ---- small things
   const Tensor& tensor(TensorId t) const { return program_.tensors[static_cast<std::size_t>(t)]; }
@@ -135,6 +138,11 @@ class ProgramLowering {
   StepOp new_op(const ProgramOp& op, Phase phase, const Cost& cost) const;
   RegionState& region_state(std::int32_t r) { return region_states_[static_cast<std::size_t>(r)]; }
   const Region& region(std::int32_t r) const { return schedule_.regions[static_cast<std::size_t>(r)]; }
+
+  struct ReadyLeaf {
+    TensorId tensor = -1;
+    std::int32_t detached = -1;  // of the open region's inputs; -1: a leaf of the whole graph
+  };
 
   const Program& program_;
   const Training& training_;
@@ -152,12 +160,13 @@ class ProgramLowering {
   std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
   std::vector<StorageId> variables_;       // by tensor: what its host variable holds
   std::vector<StorageId> locals_;          // the same in the function that is recomputed
+  std::vector<std::size_t> release_rank_;  // by tensor: when its variable lets go, among all
   std::vector<GradientId> buffers_;        // by tensor: the input buffer of the node that made it
   std::vector<StorageId> leaf_storages_;   // by program storage: .grad or the main gradient
   std::vector<GradientId> leaf_buffers_;   // by program storage: what AccumulateGrad's input buffer holds
   std::vector<std::int32_t> leaf_edges_;   // by program storage: gradients it still waits for
   std::vector<std::int32_t> outer_edges_;  // the outer graph's, while a reentrant region runs backward
-  std::vector<TensorId> ready_leaves_;     // all gradients have come; they run before any other node
+  std::vector<ReadyLeaf> ready_leaves_;    // all gradients have come; they run before any other node
   std::vector<bool> is_leaf_;              // by tensor
   std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth

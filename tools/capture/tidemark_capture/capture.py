@@ -90,8 +90,16 @@ def block_modules(model, names):
 
 @contextlib.contextmanager
 def module_calls(tracer):
-    """Every module call tells the tracer. The wrapper holds its arguments as long as the call itself does."""
-    original = torch.nn.Module.__call__
+    """Every module call tells the tracer, and so does F.linear, which under a dispatch mode adds its bias in another way
+    than it does without one. The wrapper holds its arguments as long as the call itself does."""
+    original, original_linear = torch.nn.Module.__call__, torch.nn.functional.linear
+
+    def linear(*args, **kwargs):
+        tracer.in_linear = True
+        try:
+            return original_linear(*args, **kwargs)
+        finally:
+            tracer.in_linear = False
 
     def call(module, *args, **kwargs):
         tracer.enter(module)
@@ -102,11 +110,11 @@ def module_calls(tracer):
         finally:
             tracer.leave()
 
-    torch.nn.Module.__call__ = call
+    torch.nn.Module.__call__, torch.nn.functional.linear = call, linear
     try:
         yield
     finally:
-        torch.nn.Module.__call__ = original
+        torch.nn.Module.__call__, torch.nn.functional.linear = original, original_linear
 
 
 class Op:
@@ -135,7 +143,7 @@ class Tracer(TorchDispatchMode):
         self.alive = {}        # storage address -> tensor objects alive
         self.parameters, self.inputs, self.layers, self.ops = {}, {}, [], []
         self.missing, self.names, self.count, self.logits = {}, {}, 0, None
-        self.saved = []
+        self.saved, self.in_linear = [], False
         self.keep = []         # leaves live through the trace
         for name, parameter in model.named_parameters():
             self.add_leaf(name, parameter, self.parameters)

@@ -122,7 +122,9 @@ def binary(e):
     if torch.is_tensor(second) and torch.is_tensor(e.call.get("self")):
         if e.call.get("rounding_mode") is not None:
             return False
-        e.write(BINARY[e.base], e.call.operands[:2])
+        # matmul(x, w.t()).add_(bias): out of place only because it is watched
+        adds_bias = e.tracer.in_linear and e.base == "add" and not e.in_place
+        e.write(BINARY[e.base], e.call.operands[:2], in_place=True if adds_bias else None)
     else:
         e.write(WITH_NUMBER[e.base], e.call.operands[:1])
     return None

@@ -137,11 +137,13 @@ Kernel layer_norm(const OpView& op) {
   return copying_whole(k.other_flops(product(op, 8, n), product(op, 14, n)).finish());
 }
 
-/// Loss, then the sum of weights, which the node keeps.
+/// Loss, then the sum of weights, which the node keeps; of images (nll_loss2d, classes not last) the other way round.
 Kernel nll_loss(const OpView& op) {
   Draft k(op);
-  k.outputs();
+  const bool of_images = rows(op.input(0)) != elements(op.input(1));
+  if (!of_images) k.outputs();
   const std::int32_t total_weight = k.temp("total_weight", bytes_per_element(op.input(0).dtype));
+  if (of_images) k.outputs();
   k.run().save_input(0).save_input(1).save_temp(total_weight);
   k.backward().gradient(0).run();
   return k.other_flops(rows(op.input(0)), rows(op.input(0))).finish();

@@ -47,20 +47,22 @@ def trace(model, inputs, loss_fn, blocks=None):
 
 
 def text_of(program):
-    """JSON with one op a line."""
-    rows = json.dumps(program, indent=1).split("\n")
-    out, depth = [], 0
-    for row in rows:
-        stripped = row.strip()
-        if depth == 0 and len(row) - len(row.lstrip()) >= 4 and stripped.endswith(("{", "[")):
-            depth, line = 1, [stripped]
-            out.append((row[:len(row) - len(row.lstrip())], line))
-        elif depth:
-            depth += stripped.endswith(("{", "[")) - stripped.startswith(("}", "]"))
-            line.append(stripped)
-        else:
-            out.append((row, []))
-    return "\n".join(indent + " ".join(parts) for indent, parts in out) + "\n"
+    """JSON with one tensor, op or release a line."""
+    def lines(items, indent):
+        return (",\n" + " " * indent).join(items)
+
+    parts = []
+    for key in ("parameters", "inputs"):
+        leaves = ["%s: %s" % (json.dumps(name), json.dumps(leaf)) for name, leaf in program[key].items()]
+        parts.append('"%s": {\n  %s\n }' % (key, lines(leaves, 2)))
+    layers = []
+    for layer in program["layers"]:
+        ops = lines([json.dumps(op) for op in layer["ops"]], 4)
+        head = json.dumps({key: value for key, value in layer.items() if key != "ops"})
+        layers.append('%s, "ops": [\n    %s\n   ]}' % (head[:-1], ops))
+    parts.append('"layers": [\n   %s\n ]' % lines(layers, 3))
+    parts += ["%s: %s" % (json.dumps(key), json.dumps(program[key])) for key in ("loss", "logits") if key in program]
+    return "{\n %s\n}\n" % lines(parts, 1)
 
 
 def block_modules(model, names):

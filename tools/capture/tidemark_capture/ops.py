@@ -213,6 +213,10 @@ def norm(kind, parts):
     return write
 
 
+def nll_loss(e):
+    e.write("nll_loss", e.call.operands[:2])
+
+
 def attention(e):
     if e.call.get("dropout_p", 0.0):
         return False
@@ -286,7 +290,7 @@ RULES.update({
     "native_group_norm": norm("group_norm", ["input", "weight", "bias"]),
     "native_batch_norm": norm("batch_norm", ["input", "weight", "bias", "running_mean", "running_var"]),
     "native_dropout": lambda e: e.write("dropout", e.call.operands, probability=e.call.get("p")) and None,
-    "nll_loss_forward": lambda e: e.write("nll_loss", e.call.operands[:2]) and None,
+    "nll_loss_forward": nll_loss, "nll_loss2d_forward": nll_loss,
     "mse_loss": lambda e: e.write("mse_loss", e.call.operands) and None if e.call.get("reduction", 1) == 1 else False,
     "binary_cross_entropy_with_logits": lambda e: e.write("bce_loss", e.call.operands[:2]) and None,
     "_scaled_dot_product_flash_attention_for_cpu": attention,

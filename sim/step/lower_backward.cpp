@@ -46,9 +46,11 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     release_saved(k, turn.region);
     return;
   }
+  const std::vector<StorageId> fetched = fetch_from_host(k);
   if (!kernel.backward.empty()) emit_.begin_op(new_op(op, Phase::backward, kernel.backward_cost), op.name);
   load_cached_inputs(k);
-  const std::vector<StorageId> unpacked = unpack_offloaded(k);
+  std::vector<StorageId> unpacked = unpack_offloaded(k);
+  unpacked.insert(unpacked.end(), fetched.begin(), fetched.end());
   std::vector<StorageId> fresh(op.inputs.size(), none);
   std::vector<StorageId> temps(kernel.temps.size(), none);
   const auto copied = [&](GradientId id) {
@@ -69,7 +71,9 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     }
     if (move.what == Move::What::run) {
       has_run = true;
-      emit_.compute(touched_by_backward(k, incoming, fresh, temps));
+      std::vector<StorageId> touched = touched_by_backward(k, incoming, fresh, temps);
+      touched.insert(touched.end(), unpacked.begin(), unpacked.end());
+      emit_.compute(touched);
     } else if (move.slot.of == Slot::Of::temp) {
       move_temp(move, kernel, op, temps);
     } else if (move.what == Move::What::alloc) {
@@ -162,10 +166,25 @@ std::vector<StorageId> ProgramLowering::unpack_offloaded(std::size_t k) {
   if (!schedule_.offloaded[k]) return copies;
   for (std::size_t i = 0; i < nodes_[k].saved.size(); ++i) {
     const StorageId id = nodes_[k].saved[i];
-    if (id != none && step_.storages[id].category != Category::parameter)
-      copies.push_back(copy_of_saved(k, i, ".unpacked"));
+    if (id != none && step_.storages[id].category != Category::parameter) copies.push_back(unpacked_copy(k, i));
   }
   return copies;
+}
+
+/// The same where the first copy is on the host.
+std::vector<StorageId> ProgramLowering::fetch_from_host(std::size_t k) {
+  std::vector<StorageId> copies;
+  for (const std::size_t i : std::exchange(nodes_[k].on_host, {})) {
+    begin_copy(op_at(k), Stream::copy_in, copy_of_saved(k, i), ".to_device");
+    copies.push_back(unpacked_copy(k, i));
+    emit_.copy_and_wait({copies.back()});
+  }
+  return copies;
+}
+
+StorageId ProgramLowering::unpacked_copy(std::size_t k, std::size_t i) {
+  const SavedCopy copy = copy_of_saved(k, i);
+  return emit_.alloc(copy.name + ".unpacked", copy.bytes, Category::activation, op_at(k).layer);
 }
 
 /// A parameter's gradient that is added where the main gradient lies, without a tensor of its own.

@@ -16,6 +16,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       schedule_(schedule(program, plan, kernels_, runtime_.stops_early)),
       checkpointing_(plan.checkpointing),
       hold_boundaries_(plan.hold_boundaries),
+      host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
       optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {

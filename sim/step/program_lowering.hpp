@@ -29,8 +29,19 @@ class ProgramLowering {
   /// recomputation or a cached op's look-up fills it in.
   struct Node {
     std::vector<StorageId> saved;
-    StorageId number = none;  // a wrapped number that hooks did not see
-    bool recomputed = false;  // filled by a recomputation through saved-tensor hooks
+    StorageId number = none;           // a wrapped number that hooks did not see
+    bool recomputed = false;           // filled by a recomputation through saved-tensor hooks
+    std::vector<std::size_t> on_host;  // those of its saved tensors that offload hooks copied to the host
+  };
+
+  /// What offload hooks copy: the tensor that a node sees.
+  struct SavedCopy {
+    std::string name;
+    Bytes bytes;
+  };
+  struct Leaving {
+    StorageId id = none;
+    SavedCopy copy;
   };
 
   /// What the framework holds for a checkpointed region.
@@ -79,8 +90,12 @@ class ProgramLowering {
   void save_inputs(std::size_t k, bool caches);
   void save_results(const Turn& turn, const std::vector<StorageId>& temps);
   void save_one(std::size_t k, std::size_t i, StorageId id);
-  StorageId copy_of_saved(std::size_t k, std::size_t i, const std::string& suffix);
+  SavedCopy copy_of_saved(std::size_t k, std::size_t i) const;
+  void send_to_host(const ProgramOp& op);
+  void begin_copy(const ProgramOp& op, Stream stream, const SavedCopy& copy, const std::string& suffix);
   std::vector<StorageId> unpack_offloaded(std::size_t k);
+  std::vector<StorageId> fetch_from_host(std::size_t k);
+  StorageId unpacked_copy(std::size_t k, std::size_t i);
   void hold_variables(const ProgramOp& op, Phase phase);
   void release_variables(const Turn& turn);
   void drop(StorageId& variable);
@@ -152,6 +167,7 @@ class ProgramLowering {
   Schedule schedule_;
   Checkpointing checkpointing_;
   bool hold_boundaries_ = false;
+  bool host_is_device_ = false;  // a CPU's profile: what offload hooks copy stays in the memory that is counted
   Step step_;
   Emitter emit_;
   Gradients gradients_;
@@ -171,6 +187,7 @@ class ProgramLowering {
   std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
   std::vector<StorageId> held_boundaries_;
+  std::vector<Leaving> leaving_;  // saved by the op that runs, on their way to the host
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
   std::vector<Node> nodes_;  // by op

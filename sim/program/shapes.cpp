@@ -71,14 +71,25 @@ Result batched_product(std::span<const Tensor> operands) {
   return fresh({operands[0].shape[0], operands[0].shape[1], operands[1].shape[2]}, operands[0].dtype);
 }
 
+/// [n, classes, ..] and targets [n, ..]: a class for each pixel.
+bool is_image_of_classes(const Shape& prediction, const Shape& target) {
+  if (prediction.size() < 3 || prediction.size() != target.size() + 1) return false;
+  Shape without = prediction;
+  without.erase(without.begin() + 1);
+  return without == target;
+}
+
 Result loss(OpKind kind, std::span<const Tensor> operands) {
   require(operands.size() >= 2, kind, "a prediction and a target", operands);
   const bool classes = kind == OpKind::nll_loss || kind == OpKind::cross_entropy;
   const std::optional<std::int64_t> rows = element_count(operands[1].shape);
-  const bool fits = classes ? !operands[0].shape.empty() &&
-                                  element_count(operands[0].shape) == checked_product(*rows, operands[0].shape.back())
+  const bool fits = classes ? is_image_of_classes(operands[0].shape, operands[1].shape) ||
+                                  (!operands[0].shape.empty() &&
+                                   element_count(operands[0].shape) == checked_product(*rows, operands[0].shape.back()))
                             : operands[0].shape == operands[1].shape;
-  require(fits, kind, classes ? "[.., classes] and one target a row" : "two equal shapes", operands);
+  require(fits, kind,
+          classes ? "[.., classes] and one target a row, or [n, classes, ..] and [n, ..]" : "two equal shapes",
+          operands);
   return fresh({}, operands[0].dtype);
 }
 

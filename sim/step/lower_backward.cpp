@@ -46,18 +46,34 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     release_saved(k, turn.region);
     return;
   }
+  const std::vector<StorageId> fetched = fetch_from_host(k);
   if (!kernel.backward.empty()) emit_.begin_op(new_op(op, Phase::backward, kernel.backward_cost), op.name);
   load_cached_inputs(k);
-  const std::vector<StorageId> unpacked = unpack_offloaded(k);
+  std::vector<StorageId> unpacked = unpack_offloaded(k);
+  unpacked.insert(unpacked.end(), fetched.begin(), fetched.end());
   std::vector<StorageId> fresh(op.inputs.size(), none);
   std::vector<StorageId> temps(kernel.temps.size(), none);
-  const bool copies = kernel.copies_odd_gradient && !is_matrix(incoming.front());
+  const auto copied = [&](GradientId id) {
+    const Tensor& output = tensor(op.outputs.front());
+    check(id != no_gradient, "a gradient that is to be copied has not come: " + op.name);
+    const Bytes bytes{*element_count(output.shape) * bytes_per_element(output.dtype)};
+    return emit_.alloc(output.name + ".grad_copy", bytes, Category::temporary, op.layer);
+  };
+  const bool copies = kernel.gradient_copy == GradientCopy::per_product && !is_matrix(incoming.front());
+  bool copies_whole = kernel.gradient_copy == GradientCopy::whole && !is_row_major(incoming.front());
+  std::vector<StorageId> inside = zeros_for_missing(k, incoming);
   bool has_run = false;
   for (const Move& move : kernel.backward) {
     const auto index = static_cast<std::size_t>(move.slot.index);
+    if (copies_whole && (move.what == Move::What::run || move.slot.of == Slot::Of::temp)) {
+      inside.push_back(copied(incoming.front()));
+      copies_whole = false;
+    }
     if (move.what == Move::What::run) {
       has_run = true;
-      emit_.compute(touched_by_backward(k, incoming, fresh, temps));
+      std::vector<StorageId> touched = touched_by_backward(k, incoming, fresh, temps);
+      touched.insert(touched.end(), unpacked.begin(), unpacked.end());
+      emit_.compute(touched);
     } else if (move.slot.of == Slot::Of::temp) {
       move_temp(move, kernel, op, temps);
     } else if (move.what == Move::What::alloc) {
@@ -66,15 +82,12 @@ void ProgramLowering::emit_backward(const Turn& turn) {
       check(rule != kernel.gradients.end(), "a kernel allocates a gradient that it does not declare: " + op.name);
       fresh[index] = make_gradient(op, *rule);
       const bool product = tensor(op.inputs[index]).shape.size() > 1;
-      if (copies && product) {
-        const Tensor& output = tensor(op.outputs.front());
-        const Bytes bytes{*element_count(output.shape) * bytes_per_element(output.dtype)};
-        emit_.release(emit_.alloc(output.name + ".grad_copy", bytes, Category::temporary, op.layer));
-      }
+      if (copies && product) emit_.release(copied(incoming.front()));
     }
   }
   for (const StorageId temp : temps)
     if (temp != none) emit_.release(temp);
+  for (const StorageId id : inside) emit_.release(id);
   std::vector<GradientId> handed = hand_over(k, incoming, fresh);
   release_locals(k, turn.region);
   std::for_each(unpacked.rbegin(), unpacked.rend(), [&](StorageId id) { emit_.release(id); });
@@ -85,6 +98,23 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     deliver(op.inputs[static_cast<std::size_t>(kernel.gradients[g].input)], handed[g], turn.region, late);
   for (const GradientId id : late) gradients_.release(id);
   accumulate_ready_leaves();
+}
+
+/// What stands in for the gradients that have not come.
+std::vector<StorageId> ProgramLowering::zeros_for_missing(std::size_t k, const std::vector<GradientId>& incoming) {
+  std::vector<StorageId> zeros;
+  const ProgramOp& op = op_at(k);
+  if (kernels_[k].zeros.empty()) return zeros;
+  for (std::size_t i = 0; i < incoming.size(); ++i)
+    if (incoming[i] == no_gradient)
+      zeros.push_back(
+          emit_.alloc(tensor(op.outputs[i]).name + ".zeros", kernels_[k].zeros[i], Category::temporary, op.layer));
+  return zeros;
+}
+
+bool ProgramLowering::is_row_major(GradientId id) const {
+  const Shape& shape = gradients_.shape(id);
+  return same_layout(shape, gradients_.strides(id), contiguous_strides(shape));
 }
 
 /// Can BLAS read it as a matrix: one of the last two strides is 1, the other spans it?
@@ -136,10 +166,25 @@ std::vector<StorageId> ProgramLowering::unpack_offloaded(std::size_t k) {
   if (!schedule_.offloaded[k]) return copies;
   for (std::size_t i = 0; i < nodes_[k].saved.size(); ++i) {
     const StorageId id = nodes_[k].saved[i];
-    if (id != none && step_.storages[id].category != Category::parameter)
-      copies.push_back(copy_of_saved(k, i, ".unpacked"));
+    if (id != none && step_.storages[id].category != Category::parameter) copies.push_back(unpacked_copy(k, i));
   }
   return copies;
+}
+
+/// The same where the first copy is on the host.
+std::vector<StorageId> ProgramLowering::fetch_from_host(std::size_t k) {
+  std::vector<StorageId> copies;
+  for (const std::size_t i : std::exchange(nodes_[k].on_host, {})) {
+    begin_copy(op_at(k), Stream::copy_in, copy_of_saved(k, i), ".to_device");
+    copies.push_back(unpacked_copy(k, i));
+    emit_.copy_and_wait({copies.back()});
+  }
+  return copies;
+}
+
+StorageId ProgramLowering::unpacked_copy(std::size_t k, std::size_t i) {
+  const SavedCopy copy = copy_of_saved(k, i);
+  return emit_.alloc(copy.name + ".unpacked", copy.bytes, Category::activation, op_at(k).layer);
 }
 
 /// A parameter's gradient that is added where the main gradient lies, without a tensor of its own.
@@ -299,19 +344,19 @@ void ProgramLowering::deliver(TensorId t, GradientId gradient, std::int32_t regi
   if (open_region_ >= 0 && region_number == open_region_) {
     const std::vector<TensorId>& inputs = region(open_region_).inputs;
     if (const auto found = std::ranges::find(inputs, t); found != inputs.end())
-      return deliver_detached(static_cast<std::size_t>(found - inputs.begin()), gradient, late);
+      return deliver_detached(static_cast<std::int32_t>(found - inputs.begin()), gradient, late);
   }
   GradientId& buffer = buffers_[static_cast<std::size_t>(t)];
   buffer = gradients_.sum(buffer, gradient, tensor(t), late);
 }
 
 /// The detached input is a leaf of the inner graph: its gradients meet in a buffer, then it keeps or clones the sum.
-void ProgramLowering::deliver_detached(std::size_t input, GradientId gradient, std::vector<GradientId>& late) {
+void ProgramLowering::deliver_detached(std::int32_t input, GradientId gradient, std::vector<GradientId>& late) {
   RegionState& state = region_state(open_region_);
-  const Tensor& of = tensor(region(open_region_).inputs[input]);
-  GradientId& buffer = state.leaf_gradients[input];
-  buffer = gradients_.sum(buffer, gradient, of, late);
-  if (--state.leaf_edges[input] == 0) buffer = gradients_.steal_or_clone(buffer, of, late);
+  const auto i = static_cast<std::size_t>(input);
+  const TensorId t = region(open_region_).inputs[i];
+  state.leaf_gradients[i] = gradients_.sum(state.leaf_gradients[i], gradient, tensor(t), late);
+  if (--state.leaf_edges[i] == 0) ready_leaves_.push_back({t, input});
 }
 
 /// AccumulateGrad waits until every gradient of this backward has come.
@@ -322,12 +367,19 @@ void ProgramLowering::deliver_leaf(TensorId t, GradientId gradient, std::vector<
   }
   const auto slot = static_cast<std::size_t>(tensor(t).storage);
   leaf_buffers_[slot] = gradients_.sum(leaf_buffers_[slot], gradient, tensor(t), late);
-  if (--leaf_edges_[slot] == 0) ready_leaves_.push_back(t);
+  if (--leaf_edges_[slot] == 0) ready_leaves_.push_back({t});
 }
 
 /// AccumulateGrad (E5): without a gradient yet it keeps or clones the new one; else it adds in place.
 void ProgramLowering::accumulate_ready_leaves() {
-  for (const TensorId t : ready_leaves_) {
+  for (const auto& [t, detached] : ready_leaves_) {
+    if (detached >= 0) {
+      GradientId& kept = region_state(open_region_).leaf_gradients[static_cast<std::size_t>(detached)];
+      std::vector<GradientId> late;
+      kept = gradients_.steal_or_clone(kept, tensor(t), late);
+      for (const GradientId id : late) gradients_.release(id);
+      continue;
+    }
     GradientId& buffer = leaf_buffers_[static_cast<std::size_t>(tensor(t).storage)];
     StorageId& slot = leaf_storage(t);
     if (slot != none) {

@@ -35,6 +35,7 @@ void ProgramLowering::emit_run(const Turn& turn) {
   if (hides_numbers(turn)) save_number(turn, temps);
   if (schedule_.taken[k] && turn.phase != Phase::recompute) keep_results(turn, temps);
   nodes_[k].recomputed = turn.saves && turn.phase == Phase::recompute && carried_out() && !reentrant();
+  send_to_host(op);
   const bool raises = turn.phase == Phase::recompute && turn.region >= 0 && region(turn.region).stops_early &&
                       region(turn.region).last_recomputed == turn.op;
   if (runtime_.host_scopes && !raises) hold_variables(op, turn.phase);
@@ -193,7 +194,14 @@ void ProgramLowering::save_one(std::size_t k, std::size_t i, StorageId id) {
   Node& node = nodes_[k];
   const bool is_parameter = step_.storages[id].category == Category::parameter;
   if (schedule_.offloaded[k] && (checkpointing_.offload_parameters || !is_parameter)) {
-    node.saved[i] = copy_of_saved(k, i, ".offloaded");
+    const SavedCopy copy = copy_of_saved(k, i);
+    if (host_is_device_) {
+      node.saved[i] = emit_.alloc(copy.name + ".offloaded", copy.bytes, Category::activation, op_at(k).layer);
+    } else {
+      emit_.hold(id);
+      node.on_host.push_back(i);
+      leaving_.push_back({id, copy});
+    }
     return;
   }
   emit_.hold(id);
@@ -201,18 +209,34 @@ void ProgramLowering::save_one(std::size_t k, std::size_t i, StorageId id) {
   node.saved[i] = id;
 }
 
+/// Offload hooks copy to the host, and wait for it, what the op saved; then the device's tensor has one holder less.
+void ProgramLowering::send_to_host(const ProgramOp& op) {
+  for (const auto& [id, copy] : leaving_) {
+    begin_copy(op, Stream::copy_out, copy, ".to_host");
+    emit_.copy_and_wait({id});
+    emit_.release(id);
+  }
+  leaving_.clear();
+}
+
+void ProgramLowering::begin_copy(const ProgramOp& op, Stream stream, const SavedCopy& copy, const std::string& suffix) {
+  StepOp made = new_op(op, Phase::offload, {.moved = copy.bytes});
+  made.stream = stream;
+  made.kind = OpKind::custom;
+  emit_.begin_op(made, copy.name + suffix);
+}
+
 /// A clone of what a node saves, as large as the tensor it sees (not the whole storage of a view).
-StorageId ProgramLowering::copy_of_saved(std::size_t k, std::size_t i, const std::string& suffix) {
+ProgramLowering::SavedCopy ProgramLowering::copy_of_saved(std::size_t k, std::size_t i) const {
   const Saved& saved = kernels_[k].saved[i];
   const auto index = static_cast<std::size_t>(saved.index);
   const ProgramOp& op = op_at(k);
   if (saved.of == Saved::Of::temp) {
     const Temp& temp = kernels_[k].temps[index];
-    return emit_.alloc(op.name + "." + temp.name + suffix, temp.bytes, Category::activation, op.layer);
+    return {op.name + "." + temp.name, temp.bytes};
   }
   const Tensor& of = tensor(saved.of == Saved::Of::input ? op.inputs[index] : op.outputs[index]);
-  const Bytes bytes{*element_count(of.shape) * bytes_per_element(of.dtype)};
-  return emit_.alloc(of.name + suffix, bytes, Category::activation, op.layer);
+  return {of.name, Bytes{*element_count(of.shape) * bytes_per_element(of.dtype)}};
 }
 
 void ProgramLowering::hold_variables(const ProgramOp& op, Phase phase) {

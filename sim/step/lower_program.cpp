@@ -16,11 +16,16 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       schedule_(schedule(program, plan, kernels_, runtime_.stops_early)),
       checkpointing_(plan.checkpointing),
       hold_boundaries_(plan.hold_boundaries),
+      host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
       optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {
   step_.warnings = plan.warnings;
   warn_of_missing_rules();
+  release_rank_.assign(program.tensors.size(), program.tensors.size());
+  std::size_t rank = 0;
+  for (const ProgramOp& op : program.ops)
+    for (const TensorId t : op.releases) release_rank_[static_cast<std::size_t>(t)] = rank++;
 }
 
 /// Ops whose memory no rule knows: what the program says of them is all there is. One without operands only makes a

@@ -104,7 +104,7 @@ void ProgramLowering::end_recompute(std::int32_t r) {
   };
   if (region(r).stops_early) {  // an exception unwinds: the generator's guard, then the frames from the inside
     drop_rng();
-    std::for_each(ops.rbegin(), ops.rend(), drop_locals);
+    unwind(r);
     drop_numbers();
   } else if (runtime_.unpacks_to_locals && !reentrant()) {  // the result is not even named: its graph, then itself
     drop_numbers();
@@ -115,6 +115,17 @@ void ProgramLowering::end_recompute(std::int32_t r) {
     std::ranges::for_each(ops, drop_locals);
     drop_numbers();
   }
+}
+
+/// Frames end from the inside, and let go of their variables in the order in which they would have on returning: the
+/// frame that returns first is the innermost.
+void ProgramLowering::unwind(std::int32_t r) {
+  std::vector<TensorId> alive;
+  for (const OpIndex k : region(r).ops)
+    for (const TensorId t : op_at(static_cast<std::size_t>(k)).outputs)
+      if (locals_[static_cast<std::size_t>(t)] != none) alive.push_back(t);
+  std::ranges::sort(alive, {}, [&](TensorId t) { return release_rank_[static_cast<std::size_t>(t)]; });
+  for (const TensorId t : alive) drop(locals_[static_cast<std::size_t>(t)]);
 }
 
 /// CheckpointFunction.backward returns: its output, the gradient it was called with, then the inputs it saved.
@@ -151,6 +162,7 @@ void ProgramLowering::release_frame(std::int32_t r) {
   }
   if (state.rng != none) emit_.release(state.rng);
   state.rng = none;
+  if (runtime_.inputs_in_tuple) std::ranges::reverse(state.inputs);
   for (const StorageId id : state.inputs) emit_.release(id);
   state.inputs.clear();
 }

@@ -29,8 +29,19 @@ class ProgramLowering {
   /// recomputation or a cached op's look-up fills it in.
   struct Node {
     std::vector<StorageId> saved;
-    StorageId number = none;  // a wrapped number that hooks did not see
-    bool recomputed = false;  // filled by a recomputation through saved-tensor hooks
+    StorageId number = none;           // a wrapped number that hooks did not see
+    bool recomputed = false;           // filled by a recomputation through saved-tensor hooks
+    std::vector<std::size_t> on_host;  // those of its saved tensors that offload hooks copied to the host
+  };
+
+  /// What offload hooks copy: the tensor that a node sees.
+  struct SavedCopy {
+    std::string name;
+    Bytes bytes;
+  };
+  struct Leaving {
+    StorageId id = none;
+    SavedCopy copy;
   };
 
   /// What the framework holds for a checkpointed region.
@@ -79,8 +90,12 @@ class ProgramLowering {
   void save_inputs(std::size_t k, bool caches);
   void save_results(const Turn& turn, const std::vector<StorageId>& temps);
   void save_one(std::size_t k, std::size_t i, StorageId id);
-  StorageId copy_of_saved(std::size_t k, std::size_t i, const std::string& suffix);
+  SavedCopy copy_of_saved(std::size_t k, std::size_t i) const;
+  void send_to_host(const ProgramOp& op);
+  void begin_copy(const ProgramOp& op, Stream stream, const SavedCopy& copy, const std::string& suffix);
   std::vector<StorageId> unpack_offloaded(std::size_t k);
+  std::vector<StorageId> fetch_from_host(std::size_t k);
+  StorageId unpacked_copy(std::size_t k, std::size_t i);
   void hold_variables(const ProgramOp& op, Phase phase);
   void release_variables(const Turn& turn);
   void drop(StorageId& variable);
@@ -90,6 +105,8 @@ class ProgramLowering {
   void emit_backward(const Turn& turn);
   std::vector<GradientId> take_incoming(const ProgramOp& op);
   bool is_matrix(GradientId id) const;
+  bool is_row_major(GradientId id) const;
+  std::vector<StorageId> zeros_for_missing(std::size_t k, const std::vector<GradientId>& incoming);
   void release_incoming(const std::vector<GradientId>& incoming);
   void load_cached_inputs(std::size_t k);
   StorageId make_gradient(const ProgramOp& op, const GradientRule& rule);
@@ -102,7 +119,7 @@ class ProgramLowering {
   void release_locals(std::size_t k, std::int32_t region);
   void release_saved(std::size_t k, std::int32_t region);
   void deliver(TensorId t, GradientId gradient, std::int32_t region, std::vector<GradientId>& late);
-  void deliver_detached(std::size_t input, GradientId gradient, std::vector<GradientId>& late);
+  void deliver_detached(std::int32_t input, GradientId gradient, std::vector<GradientId>& late);
   void deliver_leaf(TensorId t, GradientId gradient, std::vector<GradientId>& late);
   void accumulate_ready_leaves();
   bool written_in_place(TensorId t) const;
@@ -125,6 +142,7 @@ class ProgramLowering {
   std::vector<std::int32_t> leaf_edges(std::int32_t region) const;
   void count_released(std::int32_t region, std::size_t saved);
   void release_frame(std::int32_t r);
+  void unwind(std::int32_t r);
 
   // ---- small things
   const Tensor& tensor(TensorId t) const { return program_.tensors[static_cast<std::size_t>(t)]; }
@@ -138,6 +156,11 @@ class ProgramLowering {
   RegionState& region_state(std::int32_t r) { return region_states_[static_cast<std::size_t>(r)]; }
   const Region& region(std::int32_t r) const { return schedule_.regions[static_cast<std::size_t>(r)]; }
 
+  struct ReadyLeaf {
+    TensorId tensor = -1;
+    std::int32_t detached = -1;  // of the open region's inputs; -1: a leaf of the whole graph
+  };
+
   const Program& program_;
   const Training& training_;
   Runtime runtime_;
@@ -146,6 +169,7 @@ class ProgramLowering {
   Schedule schedule_;
   Checkpointing checkpointing_;
   bool hold_boundaries_ = false;
+  bool host_is_device_ = false;  // a CPU's profile: what offload hooks copy stays in the memory that is counted
   Step step_;
   Emitter emit_;
   Gradients gradients_;
@@ -154,16 +178,18 @@ class ProgramLowering {
   std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
   std::vector<StorageId> variables_;       // by tensor: what its host variable holds
   std::vector<StorageId> locals_;          // the same in the function that is recomputed
+  std::vector<std::size_t> release_rank_;  // by tensor: when its variable lets go, among all
   std::vector<GradientId> buffers_;        // by tensor: the input buffer of the node that made it
   std::vector<StorageId> leaf_storages_;   // by program storage: .grad or the main gradient
   std::vector<GradientId> leaf_buffers_;   // by program storage: what AccumulateGrad's input buffer holds
   std::vector<std::int32_t> leaf_edges_;   // by program storage: gradients it still waits for
   std::vector<std::int32_t> outer_edges_;  // the outer graph's, while a reentrant region runs backward
-  std::vector<TensorId> ready_leaves_;     // all gradients have come; they run before any other node
+  std::vector<ReadyLeaf> ready_leaves_;    // all gradients have come; they run before any other node
   std::vector<bool> is_leaf_;              // by tensor
   std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
   std::vector<StorageId> held_boundaries_;
+  std::vector<Leaving> leaving_;  // saved by the op that runs, on their way to the host
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
   std::vector<Node> nodes_;  // by op

@@ -28,7 +28,7 @@ const Probe probes[] = {
     {"add same shape: x + y", "x 7,13; w 7,13", "add x,w y"},
     {"addmm(b; x; w)", "b 13; x 7,11; w 11,13", "addmm b,x,w y"},
     {"F.linear(x; W[13;11]; b) 2-D", "x 7,11; w 13,11; b 13", "linear x,w,b y"},
-    {"bmm/matmul 4-D q @ k^T", "q 6,5,11; k 6,5,11", "transpose k t dims: [1, 2]; bmm q,t y"},
+    {"bmm/matmul 4-D q @ k^T", "q 6,5,11; t 6,11,5", "bmm q,t y"},
     {"relu", "x 7,13", "relu x y"},
     {"gelu", "x 7,13", "gelu x y"},
     {"gelu tanh", "x 7,13", "gelu x y"},

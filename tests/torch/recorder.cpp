@@ -38,25 +38,28 @@ void release(void* memory) {
   c10::free_cpu(memory);
 }
 
+#if TORCH_VERSION_MAJOR >= 2
+#define CONST_BEFORE_2
+#else
+#define CONST_BEFORE_2 const
+#endif
+
 struct RecordingAllocator final : c10::Allocator {
 #if TORCH_VERSION_MAJOR >= 2
   void copy_data(void* to, const void* from, std::size_t n) const override { default_copy_data(to, from, n); }
-  c10::DataPtr allocate(size_t bytes) override{
-#else
-  c10::DataPtr allocate(size_t bytes) const override {
 #endif
-      void* memory = c10::alloc_cpu(bytes);
-  Recorder& r = recorder();
-  if (memory != nullptr) {
-    const Event event{++r.blocks, static_cast<int64_t>(bytes)};
-    r.live[memory] = event;
-    if (r.on) r.events.push_back(event);
+  c10::DataPtr allocate(size_t bytes) CONST_BEFORE_2 override {
+    void* memory = c10::alloc_cpu(bytes);
+    Recorder& r = recorder();
+    if (memory != nullptr) {
+      const Event event{++r.blocks, static_cast<int64_t>(bytes)};
+      r.live[memory] = event;
+      if (r.on) r.events.push_back(event);
+    }
+    return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
   }
-  return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
-} c10::DeleterFnPtr raw_deleter() const override {
-  return &release;
-}
-};  // namespace
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+};
 
 }  // namespace
 

@@ -25,10 +25,13 @@ class Emitter {
   void release(StorageId id, Stream stream = Stream::compute);
   /// The open op's kernel; it reads or writes these storages.
   void compute(const std::vector<StorageId>& touched);
+  /// The open op as a copy on its own stream, which the compute stream waits for.
+  void copy_and_wait(const std::vector<StorageId>& touched);
   std::int32_t holds(StorageId id) const { return holds_[id]; }
   Step& step() { return step_; }
 
  private:
+  void read(const std::vector<StorageId>& touched);
   StorageId new_storage(std::string_view name, Bytes bytes, Category category, std::int32_t layer);
   Step& step_;
   std::vector<std::int32_t> holds_;

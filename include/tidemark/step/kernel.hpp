@@ -69,6 +69,13 @@ struct GradientRule {
   friend bool operator==(const GradientRule&, const GradientRule&) = default;
 };
 
+/// A copy of an incoming gradient that the kernel cannot read as it lies (E10).
+enum class GradientCopy : std::uint8_t {
+  none,
+  per_product,  // one that BLAS cannot address (stride 0): once each product's result is allocated, and for it only
+  whole,        // one that is not row-major: once all results are allocated, until the node returns
+};
+
 struct Cost {
   std::int64_t matmul_flops = 0;  // 2 m n k
   std::int64_t other_flops = 0;
@@ -83,9 +90,9 @@ struct Kernel {
   std::vector<Saved> saved;             // in the order the node releases them
   std::vector<GradientRule> gradients;  // in the order they are handed on; only inputs that need one
   std::vector<Move> backward;           // allocs of gradients and temps, run, frees of temps
-  /// Each product of backward copies an incoming gradient that BLAS cannot address (stride 0), once its result is
-  /// allocated (E10).
-  bool copies_odd_gradient = false;
+  GradientCopy gradient_copy = GradientCopy::none;
+  /// By output: what backward allocates in place of a gradient that never comes, until the node returns; else empty.
+  std::vector<Bytes> zeros;
   Cost forward_cost, backward_cost;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

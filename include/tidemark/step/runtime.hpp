@@ -13,6 +13,7 @@ struct Runtime {
   bool seed_held = false;          // E7: the gradient of the loss lives until backward returns
   bool stops_early = false;        // nonreentrant checkpointing ends recomputation at the last saved tensor (2.x)
   bool unpacks_to_locals = false;  // a recomputed tensor leaves its slot and dies before the incoming gradient (2.x)
+  bool inputs_in_tuple = false;    // a nonreentrant region's inputs, of which a tuple drops the last first (1.13)
   friend bool operator==(const Runtime&, const Runtime&) = default;
 };
 

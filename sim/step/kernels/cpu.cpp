@@ -14,7 +14,13 @@ enum class Version : std::uint8_t { v1_13, v2_6 };
 
 /// A product's backward copies a gradient of stride 0 for each of its two products.
 Kernel copying(Kernel kernel) {
-  kernel.copies_odd_gradient = true;
+  kernel.gradient_copy = GradientCopy::per_product;
+  return kernel;
+}
+
+/// A loop over rows reads its gradient row by row.
+Kernel copying_whole(Kernel kernel) {
+  kernel.gradient_copy = GradientCopy::whole;
   return kernel;
 }
 
@@ -76,7 +82,7 @@ Kernel bmm(const OpView& op) {
     k.save_input_for(0, 1).save_input_for(1, 0);
   else
     k.save_input_for(1, 0).save_input_for(0, 1);
-  k.backward().gradient(1, Layout::like_input).gradient(0, Layout::like_input).run();
+  k.backward().gradient(1).gradient(0).run();
   return k.matmul_flops(flops, product(op, products, flops)).finish();
 }
 
@@ -128,14 +134,16 @@ Kernel layer_norm(const OpView& op) {
   } else {
     k.run();
   }
-  return k.other_flops(product(op, 8, n), product(op, 14, n)).finish();
+  return copying_whole(k.other_flops(product(op, 8, n), product(op, 14, n)).finish());
 }
 
-/// Loss, then the sum of weights, which the node keeps.
+/// Loss, then the sum of weights, which the node keeps; of images (nll_loss2d, classes not last) the other way round.
 Kernel nll_loss(const OpView& op) {
   Draft k(op);
-  k.outputs();
+  const bool of_images = rows(op.input(0)) != elements(op.input(1));
+  if (!of_images) k.outputs();
   const std::int32_t total_weight = k.temp("total_weight", bytes_per_element(op.input(0).dtype));
+  if (of_images) k.outputs();
   k.run().save_input(0).save_input(1).save_temp(total_weight);
   k.backward().gradient(0).run();
   return k.other_flops(rows(op.input(0)), rows(op.input(0))).finish();
@@ -161,7 +169,7 @@ Kernel embedding(const OpView& op) {
   Draft k(op);
   k.outputs().run().save_input(0);
   k.backward().gradient(1).run();
-  return k.other_flops(0, elements(op.output(0))).finish();
+  return copying_whole(k.other_flops(0, elements(op.output(0))).finish());
 }
 
 /// The CPU's flash kernel of 2.6: tiles of queries and keys in a buffer; backward two tiles and their row sums.

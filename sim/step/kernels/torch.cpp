@@ -317,6 +317,17 @@ Kernel view(const OpView& op) {
   return k.pass(0, op.op.attributes.dims.empty() ? Layout::reshape : Layout::transpose).finish();
 }
 
+/// A part that nothing reads has no gradient: cat takes zeros in its place, stack (of unbind) one number seen in its
+/// shape.
+Kernel split(const OpView& op) {
+  Kernel kernel = Draft(op).backward().gradient(0).run().finish();
+  for (std::size_t i = 0; i < op.op.outputs.size(); ++i) {
+    const bool unbinds = op.output(i).shape.size() < op.input(0).shape.size();
+    kernel.zeros.push_back(Bytes{unbinds ? bytes_per_element(op.output(i).dtype) : bytes(op.output(i))});
+  }
+  return kernel;
+}
+
 /// binary_cross_entropy_with_logits: 1.13 (1 - t) * x + max(-x, 0) + log(..) in pieces, 2.x by log_sigmoid.
 template <Torch torch>
 Kernel bce_loss(const OpView& op) {
@@ -414,6 +425,7 @@ void set(RuleTable& rules) {
   rule(rules, OpKind::avg_pool) = avg_pool<torch>;
   rule(rules, OpKind::compare) = compare<torch>;
   rule(rules, OpKind::view) = view<torch>;
+  rule(rules, OpKind::split) = split;
   rule(rules, OpKind::bce_loss) = bce_loss<torch>;
   rule(rules, OpKind::group_norm) = group_norm<torch>;
   rule(rules, OpKind::batch_norm) = batch_norm<torch>;

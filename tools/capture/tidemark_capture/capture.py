@@ -47,20 +47,22 @@ def trace(model, inputs, loss_fn, blocks=None):
 
 
 def text_of(program):
-    """JSON with one op a line."""
-    rows = json.dumps(program, indent=1).split("\n")
-    out, depth = [], 0
-    for row in rows:
-        stripped = row.strip()
-        if depth == 0 and len(row) - len(row.lstrip()) >= 4 and stripped.endswith(("{", "[")):
-            depth, line = 1, [stripped]
-            out.append((row[:len(row) - len(row.lstrip())], line))
-        elif depth:
-            depth += stripped.endswith(("{", "[")) - stripped.startswith(("}", "]"))
-            line.append(stripped)
-        else:
-            out.append((row, []))
-    return "\n".join(indent + " ".join(parts) for indent, parts in out) + "\n"
+    """JSON with one tensor, op or release a line."""
+    def lines(items, indent):
+        return (",\n" + " " * indent).join(items)
+
+    parts = []
+    for key in ("parameters", "inputs"):
+        leaves = ["%s: %s" % (json.dumps(name), json.dumps(leaf)) for name, leaf in program[key].items()]
+        parts.append('"%s": {\n  %s\n }' % (key, lines(leaves, 2)))
+    layers = []
+    for layer in program["layers"]:
+        ops = lines([json.dumps(op) for op in layer["ops"]], 4)
+        head = json.dumps({key: value for key, value in layer.items() if key != "ops"})
+        layers.append('%s, "ops": [\n    %s\n   ]}' % (head[:-1], ops))
+    parts.append('"layers": [\n   %s\n ]' % lines(layers, 3))
+    parts += ["%s: %s" % (json.dumps(key), json.dumps(program[key])) for key in ("loss", "logits") if key in program]
+    return "{\n %s\n}\n" % lines(parts, 1)
 
 
 def block_modules(model, names):
@@ -90,8 +92,16 @@ def block_modules(model, names):
 
 @contextlib.contextmanager
 def module_calls(tracer):
-    """Every module call tells the tracer. The wrapper holds its arguments as long as the call itself does."""
-    original = torch.nn.Module.__call__
+    """Every module call tells the tracer, and so does F.linear, which under a dispatch mode adds its bias in another way
+    than it does without one. The wrapper holds its arguments as long as the call itself does."""
+    original, original_linear = torch.nn.Module.__call__, torch.nn.functional.linear
+
+    def linear(*args, **kwargs):
+        tracer.in_linear = True
+        try:
+            return original_linear(*args, **kwargs)
+        finally:
+            tracer.in_linear = False
 
     def call(module, *args, **kwargs):
         tracer.enter(module)
@@ -102,11 +112,11 @@ def module_calls(tracer):
         finally:
             tracer.leave()
 
-    torch.nn.Module.__call__ = call
+    torch.nn.Module.__call__, torch.nn.functional.linear = call, linear
     try:
         yield
     finally:
-        torch.nn.Module.__call__ = original
+        torch.nn.Module.__call__, torch.nn.functional.linear = original, original_linear
 
 
 class Op:
@@ -135,7 +145,7 @@ class Tracer(TorchDispatchMode):
         self.alive = {}        # storage address -> tensor objects alive
         self.parameters, self.inputs, self.layers, self.ops = {}, {}, [], []
         self.missing, self.names, self.count, self.logits = {}, {}, 0, None
-        self.saved = []
+        self.saved, self.in_linear = [], False
         self.keep = []         # leaves live through the trace
         for name, parameter in model.named_parameters():
             self.add_leaf(name, parameter, self.parameters)

@@ -122,7 +122,9 @@ def binary(e):
     if torch.is_tensor(second) and torch.is_tensor(e.call.get("self")):
         if e.call.get("rounding_mode") is not None:
             return False
-        e.write(BINARY[e.base], e.call.operands[:2])
+        # matmul(x, w.t()).add_(bias): out of place only because it is watched
+        adds_bias = e.tracer.in_linear and e.base == "add" and not e.in_place
+        e.write(BINARY[e.base], e.call.operands[:2], in_place=True if adds_bias else None)
     else:
         e.write(WITH_NUMBER[e.base], e.call.operands[:1])
     return None
@@ -211,6 +213,10 @@ def norm(kind, parts):
     return write
 
 
+def nll_loss(e):
+    e.write("nll_loss", e.call.operands[:2])
+
+
 def attention(e):
     if e.call.get("dropout_p", 0.0):
         return False
@@ -284,7 +290,7 @@ RULES.update({
     "native_group_norm": norm("group_norm", ["input", "weight", "bias"]),
     "native_batch_norm": norm("batch_norm", ["input", "weight", "bias", "running_mean", "running_var"]),
     "native_dropout": lambda e: e.write("dropout", e.call.operands, probability=e.call.get("p")) and None,
-    "nll_loss_forward": lambda e: e.write("nll_loss", e.call.operands[:2]) and None,
+    "nll_loss_forward": nll_loss, "nll_loss2d_forward": nll_loss,
     "mse_loss": lambda e: e.write("mse_loss", e.call.operands) and None if e.call.get("reduction", 1) == 1 else False,
     "binary_cross_entropy_with_logits": lambda e: e.write("bce_loss", e.call.operands[:2]) and None,
     "_scaled_dot_product_flash_attention_for_cpu": attention,

@@ -71,16 +71,24 @@ DocPtr expanded(const DocPtr& node, std::string_view block) {
   return map;
 }
 
+DocPtr setting_node(const std::string& value, const std::string& option) {
+  DocPtr node = parse_yaml(value, {shown(std::string_view(option)), ""});
+  if (node->line != 1) return node;
+  auto unplaced = std::make_shared<DocNode>(*node);
+  unplaced->line = unplaced->column = 0;  // the option is place enough
+  return unplaced;
+}
+
+DocPtr with_node(const DocPtr& document, const std::string& path, const DocPtr& value) {
+  return replaced(document, split(path), 0, value);
+}
+
 DocPtr with_value(const DocPtr& document, const std::string& path, const std::string& value,
                   const std::string& option) {
-  const DocSource source{shown(std::string_view(option)), ""};
   const std::vector<std::string> keys = split(path);
   if (std::ranges::find(keys, "") != keys.end())
-    throw InputError({source.name}, "expected key.path=value, such as policy.interval=4");
-  DocPtr node = parse_yaml(value, source);
-  auto unplaced = std::make_shared<DocNode>(*node);
-  if (node->line == 1) unplaced->line = unplaced->column = 0;  // the option is place enough
-  return replaced(document, keys, 0, unplaced);
+    throw InputError({shown(std::string_view(option))}, "expected key.path=value, such as policy.interval=4");
+  return replaced(document, keys, 0, setting_node(value, option));
 }
 
 DocPtr with_setting(const DocPtr& document, const std::string& setting) {

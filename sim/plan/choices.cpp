@@ -25,69 +25,41 @@ class Chooser {
     for (const OutlineLayer& layer : outline.layers) out_.ops.emplace_back(layer.ops.size(), OpChoice::hold);
   }
 
-  Choices operator()(const policy::None&) { return out_; }
-  Choices operator()(const policy::Full&) { return segments(1, true); }
-  Choices operator()(const policy::Interval& p) {
-    if (p.interval < 1) throw InputError("'interval' must be at least 1, not " + std::to_string(p.interval));
-    return segments(static_cast<std::size_t>(p.interval), p.checkpoint_last);
-  }
-  Choices operator()(const policy::Sqrt& p) {
-    const auto interval = optimal_segment(static_cast<std::int64_t>(blocks_.size()));
-    return segments(static_cast<std::size_t>(std::max<std::int64_t>(interval, 1)), p.checkpoint_last);
-  }
-  Choices operator()(const policy::Sequential& p) {
-    const auto count = static_cast<std::size_t>(std::max(p.segments, 0));
-    if (p.segments < 1) throw InputError("'segments' must be at least 1, not " + std::to_string(p.segments));
-    if (count > blocks_.size())
-      throw InputError("'segments' must be at most the model's " + count_of(blocks_.size(), "layer") + ", not " +
-                       std::to_string(count));
-    const std::size_t size = blocks_.size() / count;
-    for (std::size_t k = 0; k + 1 < count; ++k) region(k * size, (k + 1) * size);
+  /// In regions that are known, ops are chosen: all of them, or those of a selective policy.
+  Choices in_regions(const PolicyKind& kind, const std::vector<BlockRegion>& regions) {
+    const auto* selective = std::get_if<policy::Selective>(&kind);
+    if (selective != nullptr) check_selective(*selective);
+    for (const BlockRegion& region : regions) {
+      const auto first = blocks_.begin() + static_cast<std::ptrdiff_t>(region.first);
+      const std::vector<std::int32_t> layers(first, first + static_cast<std::ptrdiff_t>(region.count));
+      if (selective != nullptr)
+        select(*selective, layers);
+      else
+        rerun(layers);
+    }
+    if (const auto* interval = std::get_if<policy::Interval>(&kind)) warn_of_interval(interval->interval);
     return out_;
   }
-  Choices operator()(const policy::Block& p) {
-    if (p.layers < 0 || static_cast<std::size_t>(p.layers) > blocks_.size())
-      throw InputError("'layers' must be from 0 to the model's " + count_of(blocks_.size(), "layer") + ", not " +
-                       std::to_string(p.layers));
-    for (std::size_t i = 0; i < static_cast<std::size_t>(p.layers); ++i) region(i, i + 1);
-    return out_;
-  }
-  Choices operator()(const policy::Whole&) {
-    if (!blocks_.empty()) region(0, blocks_.size());
-    return out_;
-  }
-  Choices operator()(const policy::Selective& p);
   Choices operator()(const policy::Rule& p);
-  Choices operator()(const policy::Sequence&) { return ordered_already(); }
-  Choices operator()(const policy::Given&) { return ordered_already(); }
 
  private:
-  Choices ordered_already() {
-    check(false, "a finished plan leaves no choice");
-    return out_;
-  }
-
-  void region(std::size_t first, std::size_t end) {
-    auto& layers = out_.regions.emplace_back();
-    for (std::size_t i = first; i < end; ++i) {
-      layers.push_back(blocks_[i]);
-      auto& ops = ops_of(blocks_[i]);
+  void rerun(const std::vector<std::int32_t>& layers) {
+    for (const std::int32_t layer : layers) {
+      auto& ops = ops_of(layer);
       ops.assign(ops.size(), OpChoice::rerun);
     }
+    out_.regions.push_back(layers);
   }
 
-  Choices segments(std::size_t interval, bool checkpoint_last) {
+  void warn_of_interval(int interval) {
     const std::size_t n = blocks_.size();
-    if (interval > n && n > 0)
+    if (n > 0 && static_cast<std::size_t>(interval) > n)
       out_.warnings.push_back("interval " + std::to_string(interval) + " is above the " + count_of(n, "layer") +
                               ": one segment");
-    for (std::size_t first = 0; first < n; first += interval) {
-      const std::size_t end = std::min(first + interval, n);
-      if (end < n || checkpoint_last) region(first, end);
-    }
-    return out_;
   }
 
+  void check_selective(const policy::Selective& p) const;
+  void select(const policy::Selective& p, const std::vector<std::int32_t>& region);
   std::vector<OpChoice>& ops_of(std::int32_t layer) { return out_.ops[static_cast<std::size_t>(layer)]; }
   void close_region(const std::vector<std::int32_t>& layers) {
     for (const std::int32_t layer : layers) {
@@ -101,7 +73,6 @@ class Chooser {
   }
   void bind_in_place(std::int32_t layer);
   void take_views_along(std::int32_t layer, const std::vector<std::int32_t>& region);
-  std::vector<std::int32_t> selected_blocks(const policy::Selective& p) const;
 
   const Outline& outline_;
   const std::vector<std::int32_t> blocks_;
@@ -139,46 +110,22 @@ void Chooser::take_views_along(std::int32_t layer, const std::vector<std::int32_
   }
 }
 
-std::vector<std::int32_t> Chooser::selected_blocks(const policy::Selective& p) const {
-  const auto n = static_cast<int>(blocks_.size());
-  std::vector<bool> in_range(blocks_.size(), p.layers.empty());
-  for (const auto& [first, last] : p.layers) {
-    const std::string range = std::to_string(first) + "-" + std::to_string(last);
-    if (first < 0 || last < first || last >= n)
-      throw InputError("'layers' must be ranges of the layers 0 to " + std::to_string(n - 1) + ", not " + range);
-    std::fill(in_range.begin() + first, in_range.begin() + last + 1, true);
-  }
-  std::vector<std::int32_t> selected;
-  int counted = 0;
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    if (in_range[i] && ++counted % p.every == 0) selected.push_back(blocks_[i]);
-  return selected;
-}
-
-Choices Chooser::operator()(const policy::Selective& p) {
-  if (p.every < 1) throw InputError("'every' must be at least 1, not " + std::to_string(p.every));
-  if (p.interval < 1) throw InputError("'interval' must be at least 1, not " + std::to_string(p.interval));
+void Chooser::check_selective(const policy::Selective& p) const {
   if (p.recompute.empty() && p.keep.empty() && p.layers.empty() && p.every == 1)
     throw InputError("policy selective selects nothing; expected 'recompute', 'keep', 'layers' or 'every'");
   check_patterns(p.recompute, outline_, blocks_);
   check_patterns(p.keep, outline_, blocks_);
-  const std::vector<std::int32_t> selected = selected_blocks(p);
-  for (std::size_t first = 0; first < selected.size();) {
-    // A region is of neighbours; a gap in the selection ends it.
-    std::vector<std::int32_t> region = {selected[first++]};
-    while (region.size() < static_cast<std::size_t>(p.interval) && first < selected.size() &&
-           selected[first] == region.back() + 1)
-      region.push_back(selected[first++]);
-    Selection keep(p.keep), recompute(p.recompute);
-    for (const std::int32_t layer : region)
-      for (std::size_t k = 0; k < ops_of(layer).size(); ++k) {
-        const OutlineOp& op = at(outline_, layer).ops[k];
-        const bool kept = keep.next(op), dropped = recompute.next(op) || p.recompute.empty();
-        if (dropped) ops_of(layer)[k] = kept ? OpChoice::cached : OpChoice::rerun;
-      }
-    close_region(region);
-  }
-  return out_;
+}
+
+void Chooser::select(const policy::Selective& p, const std::vector<std::int32_t>& region) {
+  Selection keep(p.keep), recompute(p.recompute);
+  for (const std::int32_t layer : region)
+    for (std::size_t k = 0; k < ops_of(layer).size(); ++k) {
+      const OutlineOp& op = at(outline_, layer).ops[k];
+      const bool kept = keep.next(op), dropped = recompute.next(op) || p.recompute.empty();
+      if (dropped) ops_of(layer)[k] = kept ? OpChoice::cached : OpChoice::rerun;
+    }
+  close_region(region);
 }
 
 /// A layer of a type is asked about as a whole. In a block, the ops under "attention" are asked about as attention and
@@ -215,6 +162,11 @@ Choices Chooser::operator()(const policy::Rule& p) {
   return out_;
 }
 
+void warn_without_blocks(const PolicyKind& kind, const Outline& outline, Choices& out) {
+  if (block_layers(outline).empty() && !std::holds_alternative<policy::None>(kind))
+    out.warnings.emplace_back("the model has no blocks: nothing is recomputed");
+}
+
 }  // namespace
 
 bool Choices::has(std::int32_t layer, OpChoice choice) const {
@@ -237,10 +189,20 @@ std::vector<std::int32_t> block_layers(const Outline& outline) {
 }
 
 Choices choose(const PolicyKind& kind, const Outline& outline, bool views_along) {
-  Chooser chooser(outline, views_along);
-  Choices out = std::visit(chooser, kind);
-  if (block_layers(outline).empty() && !std::holds_alternative<policy::None>(kind))
-    out.warnings.emplace_back("the model has no blocks: nothing is recomputed");
+  if (const auto* rule = std::get_if<policy::Rule>(&kind)) {
+    Choices out = Chooser(outline, views_along)(*rule);
+    warn_without_blocks(kind, outline, out);
+    return out;
+  }
+  const auto regions = block_regions(kind, block_layers(outline).size());
+  check(regions.has_value(), "a finished plan leaves no choice");
+  return choose(kind, *regions, outline, views_along);
+}
+
+Choices choose(const PolicyKind& kind, const std::vector<BlockRegion>& regions, const Outline& outline,
+               bool views_along) {
+  Choices out = Chooser(outline, views_along).in_regions(kind, regions);
+  warn_without_blocks(kind, outline, out);
   return out;
 }
 

@@ -64,7 +64,8 @@ void renumber_regions(Plan& plan) {
       step.region = numbers.emplace(step.region, static_cast<std::int32_t>(numbers.size())).first->second;
 }
 
-Plan ordered(const Policy& policy, const Outline& outline) {
+/// `regions`: in place of those the policy makes; null for its own.
+Plan ordered(const Policy& policy, const std::vector<BlockRegion>* regions, const Outline& outline) {
   if (const auto* sequence = std::get_if<policy::Sequence>(&policy.kind)) {
     check_no_schedule(policy);
     return parse_sequence(sequence->sequence, outline);
@@ -78,19 +79,26 @@ Plan ordered(const Policy& policy, const Outline& outline) {
   // A framework's functions end where they are written: a view of their result is not theirs.
   const auto* selective = std::get_if<policy::Selective>(&policy.kind);
   const bool functions = policy.checkpointing.kind != Kind::direct && selective != nullptr && selective->keep.empty();
-  Choices choices = choose(policy.kind, outline, !functions);
+  Choices choices = regions != nullptr ? choose(policy.kind, *regions, outline, !functions)
+                                       : choose(policy.kind, outline, !functions);
   fit_to_framework(policy, outline, choices);
   return put_in_order(choices, policy, outline);
 }
 
-}  // namespace
-
-Plan make_plan(const Policy& policy, const Outline& outline) {
-  Plan plan = ordered(policy, outline);
+Plan checked(const Policy& policy, const std::vector<BlockRegion>* regions, const Outline& outline) {
+  Plan plan = ordered(policy, regions, outline);
   plan.hold_boundaries = plan.hold_boundaries || policy.hold_boundaries;
   if (!std::holds_alternative<policy::Given>(policy.kind)) plan.checkpointing = policy.checkpointing;
   check_plan(plan, outline);
   return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const Policy& policy, const Outline& outline) { return checked(policy, nullptr, outline); }
+
+Plan make_plan(const Policy& policy, const std::vector<BlockRegion>& regions, const Outline& outline) {
+  return checked(policy, &regions, outline);
 }
 
 }  // namespace tidemark

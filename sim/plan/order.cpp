@@ -187,9 +187,9 @@ bool Ordering::has_functions(Layers layers) const {
 
 /// Each run of neighbouring ops, views between them included, is a function of its own.
 void Ordering::place_functions(Layers layers) {
+  std::int32_t region = region_of(layers.front());
   for (const std::int32_t layer : layers) {
     std::vector<std::int32_t> run, views;
-    std::int32_t region = region_of(layer);
     const auto close = [&] {
       views.clear();
       if (run.empty()) return;

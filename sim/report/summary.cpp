@@ -123,17 +123,6 @@ std::optional<double> utilization(Flops flops, Nanos time, double flops_per_seco
   return static_cast<double>(flops.count) / (static_cast<double>(time.count) * 1e-9 * flops_per_second);
 }
 
-void add_rates(StepFigures& figures, Flops model, double flops_per_second) {
-  const Flops without = figures.flops.total - figures.flops.recompute;
-  if (without.count > 0)
-    figures.recompute_overhead =
-        static_cast<double>(figures.flops.recompute.count) / static_cast<double>(without.count);
-  figures.hfu = utilization(figures.flops.total, figures.time.step, flops_per_second);
-  if (model.count == 0 && figures.flops.total.count > 0) return;
-  figures.model_flops = model;
-  figures.mfu = utilization(model, figures.time.step, flops_per_second);
-}
-
 std::vector<PeakTensor> list_tensors(const Step& step, const Timeline& timeline, std::vector<PeakStorage> storages,
                                      std::size_t top) {
   storages.resize(std::min(top, storages.size()));
@@ -176,20 +165,13 @@ OutOfMemoryFigures out_of_memory_figures(const Step& step, const Timeline& timel
   return out;
 }
 
-void judge_fit(const Step& step, const Timeline& timeline, const ScenarioFacts& facts, Summary& summary) {
+void judge_allocation(const Step& step, const Timeline& timeline, const ScenarioFacts& facts, Summary& summary) {
   const AllocatorColumn& allocator = timeline.allocator;
   if (!allocator.allocated.empty()) summary.allocated_peak = std::ranges::max(allocator.allocated);
   if (!allocator.reserved.empty()) summary.reserved_peak = std::ranges::max(allocator.reserved);
-  summary.limit = facts.budget ? facts.budget : facts.usable;
-  summary.limit_name = facts.budget ? "the budget" : facts.device;
-  summary.non_torch = facts.non_torch;
-  summary.allocator = facts.allocator;
+  judge_fit(facts, summary.reserved_peak.value_or(timeline.peak), summary);
   if (summary.limit || timeline.out_of_memory)
     summary.by = summary.reserved_peak || timeline.out_of_memory ? "reserved" : "live";
-  if (summary.limit) {
-    summary.margin = *summary.limit - summary.reserved_peak.value_or(timeline.peak);
-    summary.fits = summary.margin->count >= 0;
-  }
   if (!timeline.out_of_memory) return;
   summary.out_of_memory = out_of_memory_figures(step, timeline);
   summary.fits = false;
@@ -252,6 +234,27 @@ void add_new(std::vector<std::string>& all, const std::vector<std::string>& more
 
 }  // namespace
 
+void add_rates(StepFigures& figures, Flops model, double flops_per_second) {
+  const Flops without = figures.flops.total - figures.flops.recompute;
+  if (without.count > 0)
+    figures.recompute_overhead =
+        static_cast<double>(figures.flops.recompute.count) / static_cast<double>(without.count);
+  figures.hfu = utilization(figures.flops.total, figures.time.step, flops_per_second);
+  if (model.count == 0 && figures.flops.total.count > 0) return;
+  figures.model_flops = model;
+  figures.mfu = utilization(model, figures.time.step, flops_per_second);
+}
+
+void judge_fit(const ScenarioFacts& facts, Bytes needed, Summary& summary) {
+  summary.limit = facts.budget ? facts.budget : facts.usable;
+  summary.limit_name = facts.budget ? "the budget" : facts.device;
+  summary.non_torch = facts.non_torch;
+  summary.allocator = facts.allocator;
+  if (!summary.limit) return;
+  summary.margin = *summary.limit - needed;
+  summary.fits = summary.margin->count >= 0;
+}
+
 Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFacts& facts) {
   Summary out;
   out.scenario = facts.name;
@@ -274,7 +277,7 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.no_checkpoint_peak = facts.no_checkpoint_peak;
   if (facts.textbook) out.textbook = compare_with_textbook(*facts.textbook, step, storages);
   if (step.parameters > 0) out.parameters = step.parameters;
-  judge_fit(step, timeline, facts, out);
+  judge_allocation(step, timeline, facts, out);
   out.pipeline = facts.pipeline;
   out.events = timeline.events.size();
   out.ops = static_cast<std::size_t>(

@@ -52,8 +52,10 @@ Step ProgramLowering::lower() {
   emit_static();
   for (step_number_ = 0; step_number_ < training_.loop.steps; ++step_number_) {
     micro_batch_ = 0;
+    begin_part(StepPart::What::forward, -1);
     const StorageId token_count = emit_token_count();
     for (; micro_batch_ < training_.batch.accumulate; ++micro_batch_) emit_micro_batch();
+    begin_part(StepPart::What::backward, -1);
     if (token_count != none) emit_.release(token_count);
     emit_optimizer();
     const bool last = step_number_ + 1 == training_.loop.steps;
@@ -151,11 +153,25 @@ StorageId ProgramLowering::emit_token_count() {
   return count;
 }
 
+void ProgramLowering::begin_part(StepPart::What what, std::int32_t layer) {
+  const StepPart part{what, layer, step_number_, micro_batch_, step_.instructions.size(), step_.ops.size()};
+  if (!parts_.empty()) {
+    StepPart last = parts_.back();
+    last.instruction = part.instruction;
+    last.op = part.op;
+    if (last == part) return;
+  }
+  parts_.push_back(part);
+}
+
 void ProgramLowering::emit_micro_batch() {
   const std::vector<Turn>& turns = schedule_.turns;
   bool in_backward = false;
   for (std::size_t i = 0; i < turns.size(); ++i) {
-    if (!in_backward && (turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute)) {
+    const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
+    begin_part(again ? StepPart::What::backward : StepPart::What::forward,
+               op_at(static_cast<std::size_t>(turns[i].op)).layer);
+    if (!in_backward && again) {
       start_backward();
       in_backward = true;
     }
@@ -243,6 +259,13 @@ void ProgramLowering::mark_activation(StorageId id) {
 
 Step lower(const Program& program, const Plan& plan, const Training& training) {
   return ProgramLowering(program, plan, training).lower();
+}
+
+Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts) {
+  ProgramLowering lowering(program, plan, training);
+  Step step = lowering.lower();
+  parts = lowering.parts();
+  return step;
 }
 
 }  // namespace tidemark

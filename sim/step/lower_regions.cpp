@@ -27,12 +27,18 @@ void ProgramLowering::leave_region(const Turn& turn, const Turn* next) {
   const bool same = next != nullptr && next->region == turn.region;
   // A plan that stands for itself: what recomputation still names when it ends is let go.
   if (!carried_out() && recomputes(turn) && !(same && recomputes(*next)))
-    for (const OpIndex k : region(turn.region).ops)
-      for (const TensorId t : op_at(static_cast<std::size_t>(k)).outputs) drop(locals_[static_cast<std::size_t>(t)]);
+    for (const OpIndex k : region(turn.region).ops) drop_locals(k);
   if (!carried_out()) return;
   if (recomputes(turn) && !(same && recomputes(*next))) end_recompute(turn.region);
   if (turn.what == Turn::What::backward && reentrant() && open_region_ == turn.region && !same)
     end_reentrant_backward(turn.region);
+}
+
+/// The rebuilt function's variables that name an op's results.
+void ProgramLowering::drop_locals(OpIndex k) {
+  const ProgramOp& op = op_at(static_cast<std::size_t>(k));
+  begin_part(StepPart::What::unwind, op.layer);
+  for (const TensorId t : op.outputs) drop(locals_[static_cast<std::size_t>(t)]);
 }
 
 /// checkpoint(): a copy of the generator's state, and the inputs held until the region has run backward.
@@ -99,9 +105,7 @@ void ProgramLowering::end_recompute(std::int32_t r) {
     for (; !state.numbers.empty(); state.numbers.pop_back()) emit_.release(state.numbers.back());
   };
   const std::vector<OpIndex>& ops = region(r).ops;
-  const auto drop_locals = [&](OpIndex k) {
-    for (const TensorId t : op_at(static_cast<std::size_t>(k)).outputs) drop(locals_[static_cast<std::size_t>(t)]);
-  };
+  const auto drop_locals = [&](OpIndex k) { this->drop_locals(k); };
   if (region(r).stops_early) {  // an exception unwinds: the generator's guard, then the frames from the inside
     drop_rng();
     unwind(r);

@@ -21,6 +21,7 @@ class ProgramLowering {
  public:
   ProgramLowering(const Program& program, const Plan& plan, const Training& training);
   Step lower();
+  const std::vector<StepPart>& parts() const { return parts_; }
 
  private:
   static constexpr StorageId none = no_id;
@@ -68,6 +69,7 @@ class ProgramLowering {
   // ---- one micro-batch (lower_program.cpp)
   StorageId emit_token_count();
   void emit_micro_batch();
+  void begin_part(StepPart::What what, std::int32_t layer);
   void emit_turn(const Turn& turn);
   void let_go(std::size_t turn_index);
   void end_backward();
@@ -140,6 +142,7 @@ class ProgramLowering {
   void end_reentrant_backward(std::int32_t r);
   void find_active_ops();
   std::vector<std::int32_t> leaf_edges(std::int32_t region) const;
+  void drop_locals(OpIndex k);
   void count_released(std::int32_t region, std::size_t saved);
   void release_frame(std::int32_t r);
   void unwind(std::int32_t r);
@@ -171,6 +174,7 @@ class ProgramLowering {
   bool hold_boundaries_ = false;
   bool host_is_device_ = false;  // a CPU's profile: what offload hooks copy stays in the memory that is counted
   Step step_;
+  std::vector<StepPart> parts_;
   Emitter emit_;
   Gradients gradients_;
   OptimizerState optimizer_;

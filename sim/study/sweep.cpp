@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tidemark/base/errors.hpp"
+#include "tidemark/study/sweep_composed.hpp"
 
 namespace tidemark {
 namespace {
@@ -27,7 +29,11 @@ void check_size(const Study& study, const SweepOptions& options) {
 class Sweep {
  public:
   Sweep(const Study& study, const SweepOptions& options)
-      : study_(study), options_(options), places_(*grid_size(study)), limit_(options.limit.value_or(places_)) {
+      : study_(study),
+        options_(options),
+        places_(*grid_size(study)),
+        limit_(options.limit.value_or(places_)),
+        composed_(study) {
     if (options.jobs > 0) jobs_ = options.jobs;
   }
 
@@ -36,10 +42,11 @@ class Sweep {
     if (!options_.resume.empty()) place_ = take_over(options_.resume, study_, rows_);
     const std::int64_t before = place_;
     while (has_more() && !stopped()) batch(before);
+    verify_drawn();
     const bool whole = !has_more();
     sink(sweep_header(study_));
     rows_.write(whole, sink);
-    return {rows_.count(), rows_.failed(), whole};
+    return {rows_.count(), rows_.failed(), whole, static_cast<std::int64_t>(drawn_.size())};
   }
 
  private:
@@ -63,11 +70,12 @@ class Sweep {
     const std::vector<std::int64_t> points = next_points();
     const std::int64_t places = place_ - begin, count = static_cast<std::int64_t>(points.size());
     std::vector<std::optional<SweepRow>> rows(points.size());
+    std::vector<char> composed(points.size());
     std::atomic<std::int64_t> done = 0;
     std::mutex reporting;
     tbb::parallel_for(std::size_t{0}, points.size(), [&](std::size_t i) {
       if (stopped()) return;
-      rows[i] = simulated_row(study_, points[i]);
+      rows[i] = row(points[i], composed[i]);
       const std::int64_t now = ++done;
       if (!options_.progress || !reporting.try_lock()) return;
       const std::lock_guard<std::mutex> lock(reporting, std::adopt_lock);
@@ -79,7 +87,37 @@ class Sweep {
         return;
       }
       rows_.add(*rows[i]);
+      if (composed[i] != 0) draw(points[i], *rows[i]);
     }
+  }
+
+  SweepRow row(std::int64_t point, char& composed) {
+    if (options_.compose)
+      if (auto from_pieces = composed_.row(point)) {
+        composed = 1;
+        return std::move(*from_pieces);
+      }
+    return simulated_row(study_, point);
+  }
+
+  /// Keeps `verify` of all composed rows so far, each as likely as any other (Vitter's algorithm R).
+  void draw(std::int64_t point, const SweepRow& row) {
+    const auto wanted = static_cast<std::uint64_t>(options_.verify);
+    const std::uint64_t seen = drawn_from_++;
+    if (seen < wanted) {
+      drawn_.emplace_back(point, row);
+    } else if (const std::uint64_t place = random_() % (seen + 1); place < wanted) {
+      drawn_[place] = {point, row};
+    }
+  }
+
+  void verify_drawn() {
+    tbb::parallel_for(std::size_t{0}, drawn_.size(), [&](std::size_t i) {
+      const auto& [point, row] = drawn_[i];
+      const std::string differs = difference(study_, row.head, simulated_row(study_, point).head);
+      check(differs.empty(),
+            "the composed row of point " + std::to_string(point) + " is not the simulated one: " + differs);
+    });
   }
 
   const Study& study_;
@@ -88,6 +126,10 @@ class Sweep {
   const std::int64_t limit_;
   int jobs_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   SweepRows rows_;
+  ComposedPoints composed_;
+  std::vector<std::pair<std::int64_t, SweepRow>> drawn_;  // points and their composed rows, to be simulated too
+  std::uint64_t drawn_from_ = 0;
+  std::mt19937_64 random_;  // the same rows each time
   std::int64_t place_ = 0;  // of the grid: the next to look at
 };
 

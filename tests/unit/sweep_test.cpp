@@ -154,6 +154,67 @@ TEST_CASE("sweep: more than 1e9 points are refused with their number") {
   CHECK(mistake(study, {.limit = 2}).empty());
 }
 
+namespace {
+
+const std::string decoder =
+    "model: {family: transformer, model_type: gpt2, layers: 12, hidden: 64, heads: 4, vocab: 100, max_positions: 128, "
+    "attention: eager}\nbatch: {size: 2, sequence: 64}\ndevice: a100-80gb\n";
+
+std::size_t count(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("sweep: rows composed from shared stretches are the simulated ones, for any number of threads") {
+  const TextFile file("sweep_test.yaml", decoder +
+                                             "policy: {kind: selective}\nsweep:\n  policy.interval: [1, 2, 5, 12, 13]\n"
+                                             "  policy.recompute: {subsets: [softmax, bmm, zzz], at_most: 2}\n"
+                                             "  batch.size: [1, 2]\n");
+  const Study study = read_study(file.path, {});
+  const std::string composed = csv(study, {.jobs = 1});
+  CHECK(count(composed, ",composed,") == 30);
+  CHECK(count(composed, "matches no op") == 30);  // what fails is simulated, so that it says why
+  CHECK(csv(study, {.jobs = 3}) == composed);
+  std::string simulated = csv(study, {.compose = false});
+  CHECK(count(simulated, ",simulated,") == 30);
+  for (std::size_t at; (at = simulated.find(",simulated,")) != std::string::npos;)
+    simulated.replace(at, std::string(",simulated,").size(), ",composed,");
+  CHECK(simulated == composed);
+  const SweepOutcome outcome = sweep(study, {.verify = 1000}, [](std::string_view) {});
+  CHECK(outcome.verified == 30);
+  CHECK(sweep(study, {.verify = 7}, [](std::string_view) {}).verified == 7);
+}
+
+TEST_CASE("sweep: what an allocator decides is simulated in full, and marked so") {
+  const std::string axis = "policy: {kind: interval, interval: 1}\nsweep: {policy.interval: 1..12}\n";
+  const TextFile file("sweep_test.yaml", decoder + "allocator: cuda_caching\n" + axis);
+  const std::string out = csv(read_study(file.path, {}));
+  CHECK(count(out, ",simulated,") == 12);
+  CHECK(column(out, "reserved_peak_bytes").front() != ' ');
+  // few policies of each setting do not pay for its pieces
+  const TextFile few(
+      "sweep_test2.yaml",
+      decoder + "policy: {kind: interval, interval: 1}\nsweep: {policy.interval: 1..3, batch.size: 1..3}\n");
+  CHECK(count(csv(read_study(few.path, {})), ",simulated,") == 9);
+}
+
+TEST_CASE("sweep: a difference between composed and simulated names the point's column") {
+  const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: [1, 2]}"));
+  const Study study = read_study(file.path, {});
+  const std::string one = simulated_row(study, 0).head, two = simulated_row(study, 1).head;
+  CHECK(difference(study, one, one).empty());
+  CHECK(difference(study, one, two) == "index 0, expected 1");
+  std::string other = one;
+  other.replace(other.find("220000000"), 9, "220000001");
+  CHECK(difference(study, one, other) == "peak_bytes 220000000, expected 220000001");
+  other = one;
+  other.replace(other.rfind("simulated"), 9, "composed");
+  CHECK(difference(study, one, other).empty());
+}
+
 TEST_CASE("sweep rows: fields in quotes") {
   CHECK(csv_fields("a,\"b,\"\"c\"\"\",,d") == std::vector<std::string>{"a", "b,\"c\"", "", "d"});
   CHECK(csv_fields(csv_field("x\"y,z")) == std::vector<std::string>{"x\"y,z"});

@@ -13,6 +13,11 @@ namespace tidemark {
 /// "--set policy.interval=two". Throws InputError for a path through a list or a number, or a value that is not YAML.
 DocPtr with_value(const DocPtr& document, const std::string& path, const std::string& value, const std::string& option);
 
+/// The same with a value that is read already. Throws InputError for a path through a list or a number.
+DocPtr with_node(const DocPtr& document, const std::string& path, const DocPtr& value);
+/// The node that a value's text stands for, as `with_value` sets it.
+DocPtr setting_node(const std::string& value, const std::string& option);
+
 /// The same for the text after --set, "policy.interval=4". Throws InputError without '=' or with an empty key.
 DocPtr with_setting(const DocPtr& document, const std::string& setting);
 

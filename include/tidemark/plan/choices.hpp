@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tidemark/plan/block_regions.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/outline.hpp"
 
@@ -36,5 +37,8 @@ std::vector<std::int32_t> block_layers(const Outline& outline);
 /// For every kind but Sequence and Given, which are ordered already. `views_along`: a view of what runs again runs
 /// again too. Throws InputError where settings are out of range or do not fit the model.
 Choices choose(const PolicyKind& kind, const Outline& outline, bool views_along = true);
+/// The same with the regions given in place of those the kind would make.
+Choices choose(const PolicyKind& kind, const std::vector<BlockRegion>& regions, const Outline& outline,
+               bool views_along = true);
 
 }  // namespace tidemark

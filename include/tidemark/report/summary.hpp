@@ -120,6 +120,11 @@ struct Summary {
   const StepFigures& peak() const { return steps[peak_step]; }
 };
 
+/// FLOPs of the model and rates of one step, from its FLOPs and time; 0 FLOP/s is not known.
+void add_rates(StepFigures& figures, Flops model, double flops_per_second);
+/// Whether so many bytes fit the budget, or the device.
+void judge_fit(const ScenarioFacts& facts, Bytes needed, Summary& summary);
+
 /// Linear in events, reads and ops. Of several ranks, the one that reaches the peak.
 Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFacts& facts);
 

@@ -1,6 +1,8 @@
 /// How do a model and a Plan become one ordered list of instructions?
 #pragma once
 
+#include <vector>
+
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/layer_graph.hpp"
 #include "tidemark/program/mlp.hpp"
@@ -14,6 +16,22 @@ namespace tidemark {
 /// Runs the Plan on the Program under the profile's runtime: kernels' scripts, autograd, gradients, optimizer, all
 /// micro-batches and steps.
 Step lower(const Program& program, const Plan& plan, const Training& training);
+
+/// What a Step issues for one layer before it turns to another. Layer -1: between micro-batches, and the optimizer.
+struct StepPart {
+  enum class What : std::uint8_t {
+    forward,   // its forward pass
+    backward,  // what runs of it from backward's start on, again or backward
+    unwind,    // of a rebuilt region's end: the layer's local variables go
+  } what = What::forward;
+  std::int32_t layer = -1;
+  int step = 0;
+  int micro_batch = 0;
+  std::size_t instruction = 0, op = 0;  // where it begins; it ends where the next one does
+  friend bool operator==(const StepPart&, const StepPart&) = default;
+};
+/// The same Step, and its parts in order.
+Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts);
 
 /// The seed's NumPy program as it is written, with no autograd: reference counts, the pre-activation built again in
 /// every layer's backward. Throws InputError for plans, styles and loops that it does not have.

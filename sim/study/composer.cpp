@@ -201,7 +201,7 @@ struct Composer::Score {
   const LibraryPiece* above = nullptr;  // of the last step's last micro-batch
 };
 
-Composer::Composer(const Scenario& scenario) : model_(std::make_unique<const Model>(scenario)) {
+Composer::Composer(const Scenario& scenario) : model_(std::make_unique<const ComposerModel>(scenario)) {
   conserved_ = score({}, model_->held).repeats.sums();
 }
 

@@ -57,7 +57,7 @@ Scenario with_few_kinds(Scenario scenario) {
 
 }  // namespace
 
-Composer::Model::Model(const Scenario& given)
+ComposerModel::ComposerModel(const Scenario& given)
     : scenario(with_few_kinds(given)),
       steps(given.training.loop.steps),
       micro_batches(given.training.batch.accumulate),
@@ -91,7 +91,7 @@ Composer::Model::Model(const Scenario& given)
   model_flops = Int128{micro_batches} * program.model_flops;
 }
 
-void Composer::Model::add(BlockLibrary& library, const Policy& policy, std::string_view layout) const {
+void ComposerModel::add(BlockLibrary& library, const Policy& policy, std::string_view layout) const {
   const std::vector<BlockRegion> regions = regions_of(layout);
   std::vector<StepPart> parts;
   const Step step = lower(small, make_plan(policy, regions, small_outline), scenario.training, parts);

@@ -8,16 +8,16 @@
 
 #include "tidemark/engine/repeats.hpp"
 #include "tidemark/input/scenario.hpp"
+#include "tidemark/report/summary.hpp"
 #include "tidemark/step/op_times.hpp"
 #include "tidemark/study/block_library.hpp"
-#include "tidemark/study/composer.hpp"
 
 namespace tidemark {
 
 /// What a scenario's policies share.
-struct Composer::Model {
+struct ComposerModel {
   /// Throws as Composer does.
-  explicit Model(const Scenario& scenario);
+  explicit ComposerModel(const Scenario& scenario);
 
   /// Lowers the small model under a policy whose regions stand as `layout` says, and adds it to the library: a starts a
   /// region, b goes on with it, h is held.

@@ -61,12 +61,6 @@ std::string_view name_of(Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 class Planning {
  public:
   Planning(const Scenario& scenario, Bytes budget, const PlanSettings& settings)

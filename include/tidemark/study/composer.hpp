@@ -20,6 +20,8 @@
 
 namespace tidemark {
 
+struct ComposerModel;
+
 class Composer {
  public:
   /// The scenario's own policy does not matter. Throws InputError where the model is none, NotComposable where its
@@ -39,14 +41,13 @@ class Composer {
   std::size_t libraries() const;
 
  private:
-  struct Model;
   struct Shelf;
   struct Score;
   const BlockLibrary* library(const Policy& policy, bool with_gaps);
   Score score(const std::vector<BlockRegion>& regions, const BlockLibrary& pieces) const;
   Summary compose(const std::vector<BlockRegion>& regions, const BlockLibrary& pieces) const;
 
-  std::unique_ptr<const Model> model_;
+  std::unique_ptr<const ComposerModel> model_;
   Repeats::Sums conserved_;  // of the run without recomputation
   mutable std::mutex lock_;
   std::map<std::string, std::shared_ptr<Shelf>, std::less<>> shelves_;

@@ -35,8 +35,8 @@ TEST_CASE("workspaces: the device's, under CUDA kernels") {
       "batch: {size: 1, sequence: 16}\nsteps: 1\n";
   const auto peak = [&](const std::string& more) { return run(parse_scenario(model + more, "s.yaml")).timeline.peak; };
   const Bytes without = peak("device: {capacity: 1 GiB}");
-  CHECK(peak("device: a100-80gb") == without + Bytes{8'519'680});
-  CHECK(peak("device: h100-80gb") == without + Bytes{32 << 20});
-  CHECK(peak("device: {workspaces: {cublas: 1 MiB}}") == without + Bytes{1 << 20});
+  CHECK(peak("device: a100-80gb") == without + Bytes{2 * 8'519'680});  // forward's thread and backward's
+  CHECK(peak("device: h100-80gb") == without + Bytes{64 << 20});
+  CHECK(peak("device: {workspaces: {cublas: 1 MiB}}") == without + Bytes{2 << 20});
   CHECK(peak("profile: reference\ndevice: a100-80gb") == peak("profile: reference"));
 }

@@ -1,5 +1,5 @@
 """Fine-tuning on one GPU: peaks of torch.cuda as trainers logged them."""
-from cases import CONFIGS, Case, Table, all_of, each_within, median_within
+from cases import CONFIGS, Case, Table, all_of, each_within, exact, median_within
 
 FMS_CONFIGS = {"Mistral-7B": "mistral-7b", "Meta-Llama-3-8B": "llama-3.1-8b", "Llama-2-70b": "llama-2-70b",
                "Llama-2-70B": "llama-2-70b", "Mixtral-8x7B": "mixtral-8x7b", "gpt_bigcode-santacoder": "santacoder"}
@@ -71,7 +71,29 @@ def slopes(lines):
                    (last.ours - first.ours) / tokens)
 
 
+def lomo_cases(rows):
+    """Sums of kinds of tensors. Activations: forward's end over the level of a finished step."""
+    for row in rows:
+        scenario = {"model": {"family": "transformer", "config": str(CONFIGS / "llama-2-7b.json"), "attention": "eager"},
+                    "batch": {"size": 8, "sequence": 512}, "optimizer": "adamw",
+                    "dtype": {"parameters": "float16", "compute": "float16", "master": "float32"}}
+        if row["checkpointing"] == "yes":
+            scenario["policy"] = {"kind": "full", "checkpointing": "reentrant"}
+
+        def figure(result, kind=row["figure"]):
+            summary = result.summary
+            if kind == "activations":
+                return (summary["forward_end_bytes"] - summary["steady_bytes"]) / (1 << 30)
+            return round(summary["peak_by_category"][kind] / (1 << 30), 2)
+
+        known = row["figure"] != "activations"
+        yield Case(f"{row['figure']}, checkpointing {row['checkpointing']}", float(row["GiB"]), scenario, figure,
+                   bounded=known, note="" if known else "how it was measured is not said")
+
+
 TABLES = [
+    Table("lomo", "LLaMA-7B with AdamW in mixed precision: states", "0 GiB as rounded", "lomo_llama7b.csv", lomo_cases,
+          exact, unit="GiB"),
     Table("fms", "fms-acceleration on one A100: full fine-tuning, LoRA, QLoRA, GPTQ, with and without fused kernels",
           "median 0.3 %, no row above 3 % but for the four that are not explained", "fms_one_gpu.csv", fms_cases,
           all_of(median_within(0.003), each_within(0.03))),

@@ -18,6 +18,8 @@ def draw(path, results):
     for number, (table, lines) in enumerate(results):
         size = BYTES[table.unit]
         bounded = [line for line in lines if line.case.bounded]
+        if not bounded:
+            continue
         measured = [line.case.measured * size for line in bounded]
         style = {"s": 16, "color": COLORS[number % len(COLORS)], "marker": MARKS[number % len(MARKS)], "alpha": 0.7,
                  "linewidths": 0}

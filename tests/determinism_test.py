@@ -19,7 +19,7 @@ WAYS = (
 
 def sweep_outputs(program, study, environment, cpus):
     """Everything that a sweep writes, by name."""
-    code, out, err = run([program, "sweep", study.relative_to(ROOT)], environment=environment, cpus=cpus)
+    code, out, err = run([program, "sweep", study.relative_to(ROOT), "--limit", "300"], environment=environment, cpus=cpus)
     return {"exit": str(code).encode(), "stdout": out, "stderr": err}
 
 

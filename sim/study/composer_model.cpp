@@ -8,6 +8,7 @@
 #include "tidemark/base/errors.hpp"
 #include "tidemark/step/kernel.hpp"
 #include "tidemark/study/facts.hpp"
+#include "tidemark/study/pipeline.hpp"
 
 namespace tidemark {
 namespace {
@@ -26,14 +27,16 @@ std::vector<BlockRegion> regions_of(std::string_view layout) {
 
 /// The scenario's model with another number of blocks.
 Program program_of(const Scenario& scenario, std::optional<std::int64_t> blocks) {
+  const Profile& profile = scenario.training.profile;
+  if (profile.runtime == "reference" || profile.model_code == "llm.c")
+    throw NotComposable{"what a fixed program does is not cut into parts"};
   if (const auto* transformer = std::get_if<TransformerSpec>(&scenario.model)) {
     TransformerSpec spec = *transformer;
     if (blocks) spec.layers = *blocks;
     return make_transformer(spec, scenario.training);
   }
   const auto* mlp = std::get_if<MlpSpec>(&scenario.model);
-  if (mlp == nullptr || scenario.training.profile.runtime == "reference")
-    throw NotComposable{"only models that can be made with fewer blocks are"};
+  if (mlp == nullptr) throw NotComposable{"only models that can be made with fewer blocks are"};
   MlpSpec spec = *mlp;
   if (blocks) spec.layers = *blocks;
   return make_mlp(spec, scenario.training);
@@ -78,7 +81,7 @@ ComposerModel::ComposerModel(const Scenario& given)
   const Outline all = outline(program, KernelSet(scenario.training.profile.kernels));
   std::vector<StepPart> parts;
   const std::vector<BlockRegion> none;
-  const Step step = lower(program, make_plan({}, all), scenario.training, parts);
+  const Step step = lower(scenario, program, make_plan({}, all), parts);
   whole.add({step, parts, first_block, blocks, none, step_kinds, batch_kinds}, times);
   add(held, {}, held_layout);
   whole.check_alike(held);
@@ -94,7 +97,7 @@ ComposerModel::ComposerModel(const Scenario& given)
 void ComposerModel::add(BlockLibrary& library, const Policy& policy, std::string_view layout) const {
   const std::vector<BlockRegion> regions = regions_of(layout);
   std::vector<StepPart> parts;
-  const Step step = lower(small, make_plan(policy, regions, small_outline), scenario.training, parts);
+  const Step step = lower(scenario, small, make_plan(policy, regions, small_outline), parts);
   library.add({step, parts, small_first, small_blocks, regions, step_kinds, batch_kinds}, times);
 }
 

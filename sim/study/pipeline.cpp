@@ -1,5 +1,6 @@
 #include "tidemark/study/pipeline.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -45,6 +46,20 @@ Plan plan_of(const Scenario& scenario, const Outline& outline) { return make_pla
 Step lower(const Scenario& scenario, const Plan& plan) {
   Step step = std::visit([&](const auto& model) { return lower_model(model, plan, scenario); }, scenario.model);
   keep_cublas_workspace(step, cublas_workspace(scenario));
+  return step;
+}
+
+Step lower(const Scenario& scenario, const Program& program, const Plan& plan, std::vector<StepPart>& parts) {
+  Step step = lower(program, plan, scenario.training, parts);
+  const std::size_t known = step.storages.size();
+  keep_cublas_workspace(step, cublas_workspace(scenario));
+  // Each workspace's allocation stands in the part that needs it: parts behind it begin one later.
+  for (std::size_t k = 0; k < step.instructions.size(); ++k) {
+    const Instruction& at = step.instructions[k];
+    if (at.what != Do::alloc || static_cast<std::size_t>(at.index) < known) continue;
+    for (StepPart& part : parts)
+      if (part.instruction > k) ++part.instruction;
+  }
   return step;
 }
 

@@ -10,6 +10,7 @@
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
 #include "tidemark/report/stages.hpp"
+#include "tidemark/step/lower.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
@@ -27,6 +28,8 @@ struct Run {
 Plan plan_of(const Scenario& scenario, const Outline& outline);
 /// Lowers the scenario's model, on one device, under a plan.
 Step lower(const Scenario& scenario, const Plan& plan);
+/// The same of a program made for the scenario, and the Step's parts.
+Step lower(const Scenario& scenario, const Program& program, const Plan& plan, std::vector<StepPart>& parts);
 /// Plan, lower and simulate. Mistakes without a place of their own name the scenario's file.
 Run run(const Scenario& scenario);
 

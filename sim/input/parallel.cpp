@@ -18,7 +18,7 @@ constexpr std::int64_t max_micro_batches = 1'000'000;
 
 class ParallelReader {
  public:
-  ParallelReader(const YamlMap& map, std::int64_t layers) : map_(map), layers_(layers) {}
+  ParallelReader(const YamlMap& map, const PipelinedModel& model) : map_(map), model_(model), layers_(model.layers) {}
 
   std::optional<PipelineSettings> read() {
     read_schedule_choice();
@@ -60,7 +60,12 @@ class ParallelReader {
     const int ranks = custom != nullptr ? static_cast<int>(custom->ranks.size()) : 1;
     out_.stages = number("pipeline", ranks, max_stages);
     out_.chunks_per_stage = number("virtual", out_.schedule == "zb_v" ? 2 : 1, max_chunks);
-    out_.micro_batches = number("micro_batches", custom != nullptr ? custom->micro_batches : 1, max_micro_batches);
+    out_.micro_batches =
+        number("micro_batches", custom != nullptr ? custom->micro_batches : model_.micro_batches, max_micro_batches);
+    if (const auto field = map_.optional("micro_batches");
+        field && model_.micro_batches > 1 && model_.micro_batches != out_.micro_batches)
+      field->fail(fmt::format("'micro_batches' is {}, but batch.accumulate is {}; leave one of them out",
+                              out_.micro_batches, model_.micro_batches));
     if (custom != nullptr) {
       agree("pipeline", out_.stages, ranks);
       agree("micro_batches", out_.micro_batches, custom->micro_batches);
@@ -105,6 +110,8 @@ class ParallelReader {
 
   /// The schedule's own rules, at the number that breaks them. Searched schedules have none beyond one chunk a stage.
   void check_rule() const {
+    if (out_.splits_backward() && !model_.has_weight_passes)
+      place("schedule").fail("this schedule runs the backward of weights apart, which only family 'chain' has so far");
     if (out_.custom || (is_searched(out_.schedule) && out_.chunks_per_stage == 1)) return;
     try {
       make_schedule(out_.schedule, out_.stages, out_.chunks_per_stage, out_.micro_batches);
@@ -116,6 +123,7 @@ class ParallelReader {
   void read_transfers() {
     out_.transfers.time = map_.get("transfer_time", time, Nanos{});
     out_.transfers.bandwidth = map_.get("transfer_bandwidth", byte_rate, 0.0);
+    out_.transfers.free_outputs = map_.get("free_outputs", boolean, model_.frees_outputs);
   }
 
   void read_policies() {
@@ -144,15 +152,16 @@ class ParallelReader {
   }
 
   const YamlMap& map_;
+  PipelinedModel model_;
   std::int64_t layers_;
   PipelineSettings out_;
 };
 
 }  // namespace
 
-std::optional<PipelineSettings> read_parallel(const YamlMap& map, std::int64_t layers) {
+std::optional<PipelineSettings> read_parallel(const YamlMap& map, const PipelinedModel& model) {
   if (map.fields().empty()) return std::nullopt;
-  return ParallelReader(map, layers).read();
+  return ParallelReader(map, model).read();
 }
 
 }  // namespace tidemark

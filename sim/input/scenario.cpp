@@ -293,11 +293,16 @@ class ScenarioReader {
     const auto map = sub("parallel");
     if (!map || map->fields().empty()) return;
     const auto* chain = std::get_if<LayerGraph>(&out_.model);
-    if (chain == nullptr || !chain->is_chain)
-      map_.optional("parallel")->fail("'parallel' is for family 'chain' so far, not '" + out_.family + "'");
+    const auto* transformer = std::get_if<TransformerSpec>(&out_.model);
+    if (transformer == nullptr && (chain == nullptr || !chain->is_chain))
+      map_.optional("parallel")
+          ->fail("'parallel' is for the families chain and transformer so far, not '" + out_.family + "'");
     if (out_.convention != Convention::framework)
       map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
-    out_.pipeline = read_parallel(*map, static_cast<std::int64_t>(chain->layers.size()));
+    const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
+    out_.pipeline = read_parallel(*map, {layers, transformer == nullptr, out_.training.batch.accumulate,
+                                         out_.training.profile.loop == "megatron"});
+    if (out_.pipeline) out_.training.batch.accumulate = out_.pipeline->micro_batches;
   }
 
   void read_device_and_allocator() {

@@ -6,6 +6,7 @@
 #include "decoder.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/program/transformer.hpp"
+#include "tidemark/program/transformer_chunk.hpp"
 
 namespace tidemark {
 namespace {
@@ -295,15 +296,20 @@ TensorId model_loss(Decoder& d, TensorId hidden, TensorId token_table, const std
   return language_loss(d, hidden, token_table, locals);
 }
 
-}  // namespace
+/// A chunk's input, from the chunk before. Megatron-LM gives the batch to the first and the last stage alone.
+TensorId receive(Decoder& d, bool ends, TensorId& token_table, std::vector<TensorId>& locals) {
+  d.begin_layer("received", "other", false);
+  const TensorId x = d.program.input("received", d.token_rows(d.spec.hidden), d.compute, true);
+  if (ends && d.is(ModelCode::megatron)) megatron_batch(d, locals);
+  add_tables(d);
+  for (const TensorId table : {d.cos, d.sin}) locals.push_back(table);
+  if (!d.is(ModelCode::megatron)) locals.push_back(d.mask);
+  if (ends && d.spec.head == "lm" && d.spec.tied_embeddings)
+    token_table = d.weight("tokens.weight", {d.spec.vocab, d.spec.hidden});
+  return x;
+}
 
-Program make_transformer(const TransformerSpec& spec, const Training& training) {
-  Decoder d(checked(spec), training);
-  check_training(d.spec, training);
-  TensorId token_table = no_tensor;
-  std::vector<TensorId> locals;
-  TensorId x = embed(d, token_table, locals);
-  for (std::int64_t i = 0; i < d.spec.layers; ++i) x = block(d, i, x);
+Program with_head(Decoder& d, TensorId x, TensorId token_table, const std::vector<TensorId>& locals) {
   d.begin_layer("head", "other", false);
   if (d.spec.norms != Norms::after) x = norm(d, "norm", x);
   // Megatron's model makes the loss itself; the others return their logits.
@@ -312,9 +318,40 @@ Program make_transformer(const TransformerSpec& spec, const Training& training) 
   const TensorId loss = model_loss(d, x, token_table, locals);
   for (const auto& [weight, cast] : d.cached_casts) d.ends_scope(cast);  // autocast ends
   check_adapters(d);
-  Program program = d.program.finish(loss);
-  program.model_flops = model_flops(d.spec, training);
-  return program;
+  return d.program.finish(loss);
+}
+
+/// The next chunk hands the gradient of the output back.
+Program without_head(Decoder& d, TensorId x, const std::vector<TensorId>& locals) {
+  for (const auto& [weight, cast] : d.cached_casts) d.ends_scope(cast);
+  for (const TensorId local : locals) d.ends_scope(local);
+  const Tensor output = d.tensor(x);
+  d.program.program().loss_gradient = d.program.input("sent.gradient", output.shape, output.dtype);
+  return d.program.finish(x);
+}
+
+}  // namespace
+
+TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Training& training,
+                                        const BlockRange& range) {
+  Decoder d(checked(spec), training);
+  check_training(d.spec, training);
+  const bool starts = range.first == 0, ends = range.first + range.count == d.spec.layers;
+  if (!d.spec.causal && !(starts && ends)) refuse("an encoder is not cut into stages");
+  TransformerChunk out;
+  TensorId token_table = no_tensor;
+  std::vector<TensorId> locals;
+  TensorId x = starts ? embed(d, token_table, locals) : receive(d, ends, token_table, locals);
+  if (!starts) out.input = x;
+  for (std::int64_t i = range.first; i < range.first + range.count; ++i) x = block(d, i, x);
+  out.program = ends ? with_head(d, x, token_table, locals) : without_head(d, x, locals);
+  const Flops whole = model_flops(d.spec, training);
+  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers};
+  return out;
+}
+
+Program make_transformer(const TransformerSpec& spec, const Training& training) {
+  return make_transformer_chunk(spec, training, {0, spec.layers}).program;
 }
 
 }  // namespace tidemark

@@ -86,7 +86,8 @@ void Cut::find_own() {
     if (born_[id] == no_id || (born_[id] != died[id] && ends_[id] != End::input_gradient)) continue;
     place_[id] = static_cast<std::uint32_t>(own_[born_[id]].size());
     own_[born_[id]].push_back(id);
-    made_[born_[id]][static_cast<std::size_t>(ends_[id])] = id;
+    StorageId& made = made_[born_[id]][static_cast<std::size_t>(ends_[id])];
+    if (made == no_id) made = id;  // a recomputed output is none that is sent
   }
 }
 

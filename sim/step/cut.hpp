@@ -44,7 +44,7 @@ class Cut {
   End end(StorageId id) const { return ends_[id]; }
   /// The one of those that the chunk alone has from the start; no_id without one.
   StorageId given(End end) const { return given_[static_cast<std::size_t>(end)]; }
-  /// The last one that the group makes itself; no_id without one.
+  /// The first one that the group makes itself; no_id without one.
   StorageId made(End end, std::uint32_t group) const { return made_[group][static_cast<std::size_t>(end)]; }
 
  private:

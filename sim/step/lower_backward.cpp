@@ -392,7 +392,10 @@ void ProgramLowering::accumulate_ready_leaves() {
       gradients_.release(kept);
       for (const GradientId id : late) gradients_.release(id);
       step_.storages[slot].category = Category::gradient;
-      born_gradients_.push_back(slot);
+      if (t == received_)
+        step_.storages[slot].name = step_.names.id(tensor(t).name + ".grad.sent");
+      else
+        born_gradients_.push_back(slot);
     }
     buffer = no_gradient;
   }

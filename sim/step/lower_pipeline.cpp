@@ -155,4 +155,24 @@ ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool 
   return out;
 }
 
+ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training) {
+  const Program& program = chunk.program;
+  const auto tensor = [&](TensorId id) { return program.tensors[static_cast<std::size_t>(id)]; };
+  const auto bytes = [&](TensorId id) { return program.storages[static_cast<std::size_t>(tensor(id).storage)].bytes; };
+  ChunkStep out;
+  out.pieces = training.batch.accumulate = std::min(2, training.batch.accumulate);
+  out.step = lower(program, plan, training, chunk.input);
+  if (chunk.input >= 0) {
+    out.input = tensor(chunk.input).name;
+    out.input_gradient = out.input + ".grad.sent";
+    out.input_bytes = bytes(chunk.input);
+  }
+  if (program.loss_gradient >= 0) {
+    out.output = tensor(program.loss).name;
+    out.output_gradient = tensor(program.loss_gradient).name;
+    out.output_bytes = bytes(program.loss);
+  }
+  return out;
+}
+
 }  // namespace tidemark

@@ -7,9 +7,10 @@
 
 namespace tidemark {
 
-ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const Training& training)
+ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const Training& training, TensorId received)
     : program_(program),
       training_(training),
+      received_(received),
       runtime_(runtime_rules(training.profile.runtime)),
       kernel_set_(training.profile.kernels),
       kernels_(all_kernels()),
@@ -217,6 +218,7 @@ void ProgramLowering::let_go(std::size_t turn_index) {
 void ProgramLowering::end_backward() {
   if (seed_ != no_gradient) gradients_.release(seed_);
   seed_ = no_gradient;
+  if (received_ >= 0) drop(leaf_storage(received_));
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
   for (StorageId& variable : variables_) drop(variable);
   for (StorageId& local : locals_) drop(local);  // of regions that no framework carries out
@@ -257,8 +259,8 @@ void ProgramLowering::mark_activation(StorageId id) {
   if (step_.storages[id].category == Category::temporary) step_.storages[id].category = Category::activation;
 }
 
-Step lower(const Program& program, const Plan& plan, const Training& training) {
-  return ProgramLowering(program, plan, training).lower();
+Step lower(const Program& program, const Plan& plan, const Training& training, TensorId received) {
+  return ProgramLowering(program, plan, training, received).lower();
 }
 
 Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts) {

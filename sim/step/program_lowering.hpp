@@ -19,7 +19,7 @@ namespace tidemark {
 
 class ProgramLowering {
  public:
-  ProgramLowering(const Program& program, const Plan& plan, const Training& training);
+  ProgramLowering(const Program& program, const Plan& plan, const Training& training, TensorId received);
   Step lower();
   const std::vector<StepPart>& parts() const { return parts_; }
 
@@ -166,6 +166,7 @@ class ProgramLowering {
 
   const Program& program_;
   const Training& training_;
+  TensorId received_;  // a pipeline chunk's input; -1 without one
   Runtime runtime_;
   KernelSet kernel_set_;
   std::vector<Kernel> kernels_;

@@ -114,7 +114,10 @@ class Weaver {
     for (const StorageId id : t.cut.own(own.group)) own.own.push_back(copy_storage(now_.chunk, id));
     order_ = t.forwards - 1;
     receive_input();
+    unsent_ = is_last(now_.chunk) ? no_id : made(End::output);
+    let_go_unsent_ = false;
     emit(t.cut.piece(own.group, Part::forward));
+    unsent_ = no_id;
     if (!is_last(now_.chunk)) send("send_forward", true, End::output, t.chunk->output_bytes);
   }
 
@@ -219,9 +222,10 @@ class Weaver {
     read(op, sent);
     put(Do::compute, op, op, Stream::comm);
     put(Do::record, op, event_id(now_.chunk, now_.micro_batch, is_forward), Stream::comm);
-    if (is_forward && transfers_.free_outputs && sent != no_id && !read_in_backward(what)) {
-      put(Do::free, op, sent, Stream::comm);
-      early_.push_back(sent);
+    if (is_forward && sent != no_id) {
+      const bool early = transfers_.free_outputs && !let_go_unsent_ && !read_in_backward(what);
+      if (early || let_go_unsent_) put(Do::free, op, sent, Stream::comm);
+      if (early) early_.push_back(sent);
     }
     return op;
   }
@@ -319,6 +323,10 @@ class Weaver {
     const StorageId target = mapped(id);
     check(target != no_id, "a chunk frees what it has not made");
     if (std::erase(early_, target) > 0) return;
+    if (target == unsent_) {
+      let_go_unsent_ = true;
+      return;
+    }
     if (target == instance().input) instance().input = no_id;
     const bool shared = target == t.shared[id];
     const bool of_this_step =
@@ -340,7 +348,9 @@ class Weaver {
     std::size_t chunk = 0;
     int micro_batch = 0, step = 0;
   } now_;
-  int order_ = 0;  // of the pass among its chunk's forwards or backwards
+  StorageId unsent_ = no_id;    // the output of the forward at hand
+  bool let_go_unsent_ = false;  // nobody in the chunk holds it any more
+  int order_ = 0;               // of the pass among its chunk's forwards or backwards
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 #include <variant>
 
+#include "tidemark/step/kernel.hpp"
 #include "tidemark/step/lower_pipeline.hpp"
 #include "tidemark/step/op_times.hpp"
 
@@ -36,26 +37,53 @@ PassCosts costs_of(const ChunkStep& chunk, const LayerGraph& part, const Device&
 
 }  // namespace
 
+namespace {
+
+/// Lowers one chunk, of `count` layers from `first` on.
+class ChunkLowering {
+ public:
+  explicit ChunkLowering(const Scenario& scenario) : scenario_(scenario), kernels_(scenario.training.profile.kernels) {}
+
+  ChunkStep lower(std::int32_t first, std::int32_t count, const Policy& policy) {
+    if (const auto* chain = std::get_if<LayerGraph>(&scenario_.model)) {
+      const LayerGraph part = part_of_chain(*chain, first, count);
+      const Plan plan = make_plan(policy, outline(part));
+      ChunkStep out = lower_chunk(part, plan, scenario_.training.loop.steps, scenario_.pipeline->splits_backward());
+      costs.push_back(costs_of(out, part, scenario_.device));
+      return out;
+    }
+    const auto& spec = std::get<TransformerSpec>(scenario_.model);
+    Training training = scenario_.training;
+    training.batch.accumulate = scenario_.pipeline->micro_batches;
+    const TransformerChunk chunk = make_transformer_chunk(spec, training, {first, count});
+    return lower_chunk(chunk, make_plan(policy, outline(chunk.program, kernels_)), training);
+  }
+
+  std::vector<PassCosts> costs;  // of a chain's chunks
+
+ private:
+  const Scenario& scenario_;
+  KernelSet kernels_;
+};
+
+}  // namespace
+
 Step lower_stages(const Scenario& scenario) {
   const PipelineSettings& pipeline = *scenario.pipeline;
-  const auto& chain = std::get<LayerGraph>(scenario.model);
   PipelineSchedule schedule = schedule_without_costs(pipeline);
   std::vector<ChunkStep> chunks;
-  std::vector<PassCosts> costs;
+  ChunkLowering lowering(scenario);
   std::int32_t first = 0;
   for (std::size_t c = 0; c < pipeline.layers_per_chunk.size(); ++c) {
-    const LayerGraph part = part_of_chain(chain, first, pipeline.layers_per_chunk[c]);
-    first += pipeline.layers_per_chunk[c];
     const auto stage = static_cast<std::size_t>(schedule.rank_of_chunk[c]);
     const Policy& policy = pipeline.policies.empty() ? scenario.policy : pipeline.policies[stage];
-    const Plan plan = make_plan(policy, outline(part));
-    chunks.push_back(lower_chunk(part, plan, scenario.training.loop.steps, pipeline.splits_backward()));
-    costs.push_back(costs_of(chunks.back(), part, scenario.device));
+    chunks.push_back(lowering.lower(first, pipeline.layers_per_chunk[c], policy));
+    first += pipeline.layers_per_chunk[c];
   }
   if (is_searched(pipeline.schedule))
     schedule = make_schedule(
-        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
-        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, chain.layers.front().output));
+        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, lowering.costs,
+        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, chunks.front().output_bytes));
   return weave(chunks, schedule, pipeline.transfers);
 }
 

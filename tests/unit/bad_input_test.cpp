@@ -178,8 +178,12 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:2:10: error: 'preset' must be one of ideal, reference, pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
        "megatron, torchtitan, llm.c, not 'pytorch_cuda'; did "
        "you mean 'pytorch-cuda'?"},
-      {"a pipeline of ops", gpt2 + "parallel: {pipeline: 2}",
-       "s.yaml:2:11: error: 'parallel' is for family 'chain' so far, not 'transformer'"},
+      {"a pipeline of an mlp", "model: {family: mlp}\nparallel: {pipeline: 2}",
+       "s.yaml:2:11: error: 'parallel' is for the families chain and transformer so far, not 'mlp'"},
+      {"a transformer's backward split", gpt2 + "parallel: {pipeline: 2, schedule: zb_h1}",
+       "s.yaml:2:35: error: this schedule runs the backward of weights apart, which only family 'chain' has so far"},
+      {"two numbers of micro-batches", gpt2 + "batch: {accumulate: 4}\nparallel: {micro_batches: 8}",
+       "s.yaml:3:27: error: 'micro_batches' is 8, but batch.accumulate is 4; leave one of them out"},
       {"weights above the whole", "model: {family: chain, layers: 1, backward_time: 1 ns, weight_time: 2 ns}",
        "s.yaml:1:69: error: layer 0: 'weight_time' is above 'backward_time', of which it is a part"},
       {"a planner of later", chain + "policy: {kind: rotor}",

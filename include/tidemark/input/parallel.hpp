@@ -29,8 +29,16 @@ struct PipelineSettings {
   bool splits_backward() const { return custom ? custom->splits_backward() : schedule.starts_with("zb"); }
 };
 
-/// `parallel`, for a model of `layers` layers; nothing when it asks for one device. Throws InputError, with the place,
+/// What `parallel` needs to know of the scenario around it.
+struct PipelinedModel {
+  std::int64_t layers = 0;         // that chunks are cut from
+  bool has_weight_passes = false;  // a backward that can be split
+  int micro_batches = 1;           // `batch.accumulate`
+  bool frees_outputs = false;      // Megatron-LM's loop does
+};
+
+/// `parallel`; nothing when it asks for one device. Throws InputError, with the place,
 /// where numbers do not fit each other or the schedule's rule.
-std::optional<PipelineSettings> read_parallel(const YamlMap& map, std::int64_t layers);
+std::optional<PipelineSettings> read_parallel(const YamlMap& map, const PipelinedModel& model);
 
 }  // namespace tidemark

@@ -14,8 +14,9 @@
 namespace tidemark {
 
 /// Runs the Plan on the Program under the profile's runtime: kernels' scripts, autograd, gradients, optimizer, all
-/// micro-batches and steps.
-Step lower(const Program& program, const Plan& plan, const Training& training);
+/// micro-batches and steps. The gradient of `received`, a pipeline chunk's input, is "<its name>.grad.sent" and goes
+/// with its micro-batch.
+Step lower(const Program& program, const Plan& plan, const Training& training, TensorId received = -1);
 
 /// What a Step issues for one layer before it turns to another. Layer -1: between micro-batches, and the optimizer.
 struct StepPart {

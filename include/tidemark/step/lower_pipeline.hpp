@@ -5,6 +5,8 @@
 
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/layer_graph.hpp"
+#include "tidemark/program/training.hpp"
+#include "tidemark/program/transformer_chunk.hpp"
 #include "tidemark/step/step.hpp"
 #include "tidemark/step/weave.hpp"
 
@@ -16,5 +18,8 @@ LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32
 /// A part of a chain under its plan; with `splits`, the backward of the weights behind that of the activations, with
 /// its own time and what it still needs. Throws InputError where a plan does not fit.
 ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool splits);
+
+/// A transformer's chunk under its plan. `training.batch.accumulate` is the micro-batches of a step.
+ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training);
 
 }  // namespace tidemark

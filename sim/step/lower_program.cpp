@@ -264,7 +264,7 @@ Step lower(const Program& program, const Plan& plan, const Training& training, T
 }
 
 Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts) {
-  ProgramLowering lowering(program, plan, training);
+  ProgramLowering lowering(program, plan, training, -1);
   Step step = lowering.lower();
   parts = lowering.parts();
   return step;

@@ -38,7 +38,8 @@ PolicyKind any_policy() {
       return policy::Whole{};
     default: {
       policy::Selective selective;
-      (coin() ? selective.recompute : selective.keep) = {one_of<std::string>({"activation", "attention", "linear"})};
+      const std::string pattern = one_of<std::string>({"activation", "attention", "linear"});
+      (coin() ? selective.recompute : selective.keep).push_back(pattern);
       return selective;
     }
   }

@@ -209,8 +209,11 @@ TEST_CASE("the loss chain") {
     Training how = training(c.code, "cuda-sm80", c.dtype);
     how.batch.size = c.sequences;
     how.loss = {c.chunks, c.fused};
-    CHECK(ops_of(layer_of(outline_of(small_gpt2(), how), "loss"), "") == c.ops);
+    CHECK(ops_of(layer_of(outline_of(small_llama(), how), "loss"), "") == c.ops);
   }
+  // GPT2LMHeadModel never widens its logits.
+  CHECK(ops_of(layer_of(outline_of(small_gpt2(), training("huggingface", "cuda-sm80", bf16)), "loss"), "") ==
+        "shift_copy shift_labels log_softmax nll_loss");
 }
 
 TEST_CASE("dtype.logits decides what the loss reads") {

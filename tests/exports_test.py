@@ -157,10 +157,12 @@ def same_peak_problem(program, scenario, folder):
 
 
 def torch_problem(folder):
-    """What PyTorch's own viewer says of our snapshot, where there is a PyTorch with one."""
+    """What PyTorch's own viewer says of our snapshot, where there is a PyTorch that knows snapshots (2 and up)."""
     try:
         from torch.cuda import _memory_viz  # noqa: PLC0415  (it may not be there)
     except ImportError:
+        return None
+    if not hasattr(_memory_viz, "segsum"):
         return None
     snapshot = pickle.loads((folder / "s.pickle").read_bytes())
     text = _memory_viz.segsum(snapshot) + _memory_viz.trace(snapshot)

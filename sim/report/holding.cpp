@@ -51,7 +51,7 @@ HoldReason next_use(const Step& step, const Timeline& timeline, const PeakStorag
 
 std::string phase_of_work(Phase phase, const std::string& op, const std::string& layer) {
   const std::string what(to_string(phase));
-  if (op.starts_with(what)) return op;  // "loss", "optimizer.sgd"
+  if (op.starts_with(what) || phase == Phase::initial) return op;  // "loss", "optimizer.sgd"
   if (op.starts_with(layer)) return what + " of " + op;
   return what + " of " + layer_text(layer) + " (" + op + ")";
 }

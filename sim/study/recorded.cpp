@@ -52,7 +52,7 @@ class Recorder {
   OpId op_of(const TimelineRow& row) {
     if (row.phase == Phase::initial && row.op.empty()) return no_id;
     Step& step = out_.step;
-    const NameId name = step.names.id(row.op);
+    const NameId name = step.names.id(row.phase ? row.op : "an op that was not recorded");
     OpId& last = last_.try_emplace(row.rank, no_id).first->second;
     if (last != no_id) {
       const StepOp& op = step.ops[last];

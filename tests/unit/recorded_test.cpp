@@ -71,3 +71,18 @@ TEST_CASE("recorded run: what reports say of it") {
   const StorageId h = read.timeline.events[3].storage;
   CHECK(holder_at(read.step, all, h, 5) == "held until backward of layers.0.a");
 }
+
+TEST_CASE("recorded run: of a recording without names, nothing is made up") {
+  Side side;
+  std::vector<TimelineRow> rows(2);
+  rows[0] = {.time = Nanos{5}, .is_alloc = true, .bytes = Bytes{7}, .live = Bytes{7}, .id = 1};
+  rows[1] = {.time = Nanos{9}, .bytes = Bytes{7}, .live = Bytes{0}, .id = 1};
+  for (TimelineRow& row : rows) row.phase.reset();
+  side.next = [&, at = std::size_t{0}]() mutable {
+    return at < rows.size() ? std::optional(rows[at++]) : std::nullopt;
+  };
+  const RecordedRun read = recorded_run(side);
+  CHECK(read.timeline.events[0].live == Bytes{7});
+  CHECK(holder_at(read.step, holders(read.step, read.timeline), 0, 0) == "held until an op that was not recorded");
+  CHECK(summarize(read.step, read.timeline, {}).peak().peak.op == "an op that was not recorded");
+}

@@ -29,7 +29,7 @@ class Lives {
     let found = 0;
     for (const id of model.bySize) if (wanted(id) && ++found <= this.most) this.ids.push(id);
     document.getElementById('lives-count').textContent = found > this.ids.length ?
-      `the ${grouped(this.ids.length)} largest of ${grouped(found)}` : `${grouped(found)} tensors, the largest first`;
+      `the ${grouped(this.ids.length)} largest of ${grouped(found)}` : `${grouped(found)} tensor${found === 1 ? '' : 's'}, the largest first`;
     this.draw();
   }
 

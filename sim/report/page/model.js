@@ -115,7 +115,7 @@ class Model {
   // What an op does: "backward of layers.3.mlp.gelu"; "backward of layer 3 (B3)" where its name says less.
   phaseOfWork(op) {
     const phase = this.phases[this.ops.phase[op]], name = this.opName(op), layer = this.word(this.ops.layer[op]);
-    if (name.startsWith(phase)) return name;
+    if (name.startsWith(phase) || phase === 'initial') return name;
     return name.startsWith(layer) ? `${phase} of ${name}` : `${phase} of ${layerText(layer)} (${name})`;
   }
   // An op's name, or its layer where that says more; its layer, or the name where there is none.
@@ -124,10 +124,7 @@ class Model {
     return name.startsWith(layer) ? name : layerText(layer);
   }
   layerOrOp(op) { return this.ops.layer[op] < 0 ? this.opName(op) : layerText(this.word(this.ops.layer[op])); }
-  work(event) {
-    const op = this.eventOp[event];
-    return op >= 0 ? this.phaseOfWork(op) : this.measured && this.times[event] > 0 ? 'not recorded' : 'at the start';
-  }
+  work(event) { const op = this.eventOp[event]; return op < 0 ? 'at the start' : this.phaseOfWork(op); }
   phase(event) { const op = this.eventOp[event]; return op < 0 ? 0 : this.ops.phase[op]; }
   step(event) { const op = this.eventOp[event]; return op < 0 ? 0 : this.ops.step[op]; }
 

@@ -69,7 +69,7 @@ class LiveTable {
     this.body.replaceChildren(...ids.map(id => this.row(id, largest)));
     const total = model.count ? model.alive[event] : 0;
     document.getElementById('live-count').textContent =
-      `${grouped(total)} tensors, ${prettyBytes(model.count ? model.live[event] : 0)}` +
+      `${grouped(total)} tensor${total === 1 ? '' : 's'}, ${prettyBytes(model.count ? model.live[event] : 0)}` +
       (ids.length < total ? `; ${grouped(ids.length)} of them below` : '');
   }
 

@@ -53,7 +53,7 @@ class Tide {
       showLabelsOnHighlight: false, legend: 'never', drawGrid: true, gridLineWidth: 0.5, animatedZooms: false,
       valueRange: [0, this.top()], dateWindow: this.window, xRangePad: 0,
       axes: {
-        x: {axisLabelFormatter: x => this.axis === 'time' ? (x === 0 ? '0' : prettyTime(x)) : grouped(Math.round(x)),
+        x: {axisLabelFormatter: x => this.axis === 'time' ? (x === 0 ? '0' : prettyTime(x)) : Number.isInteger(x) ? grouped(x) : '',
             drawGrid: false, pixelsPerLabel: 90},
         y: {ticker: (low, high) => byteTicks(high), axisLabelWidth: 62},
       },

@@ -71,6 +71,8 @@ Run run(const Scenario& scenario) {
     result.step = scenario.pipeline ? lower_stages(scenario) : lower(scenario, result.plan);
     Allocation allocation = simulate_with_allocator(scenario, result.step);
     result.timeline = std::move(allocation.timeline);
+    result.findings = std::move(allocation.findings);
+    result.arena = std::move(allocation.arena);
     result.notes = std::move(allocation.notes);
     if (!scenario.pipeline) return result;
     result.pipeline = pipeline_figures(result.step, result.timeline);

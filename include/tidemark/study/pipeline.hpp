@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "tidemark/engine/arena.hpp"
 #include "tidemark/engine/timeline.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
+#include "tidemark/report/allocator_findings.hpp"
 #include "tidemark/report/stages.hpp"
 #include "tidemark/step/lower.hpp"
 #include "tidemark/step/step.hpp"
@@ -21,7 +23,9 @@ struct Run {
   Step step;
   Timeline timeline;                        // of the stage that the scenario names, or of all
   std::optional<PipelineFigures> pipeline;  // of all stages
-  std::vector<std::string> notes = {};      // the allocator's
+  AllocatorFindings findings = {};
+  std::optional<Arena> arena = {};
+  std::vector<std::string> notes = {};  // the allocator's
 };
 
 /// What the scenario's policy decides about its model.

@@ -8,6 +8,7 @@
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/schedule_file.hpp"
 #include "tidemark/input/settings.hpp"
+#include "tidemark/input/yaml_map.hpp"
 
 namespace tidemark {
 namespace {

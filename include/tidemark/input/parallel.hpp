@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tidemark/input/yaml_map.hpp"
 #include "tidemark/plan/pipeline_schedule.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/step/weave.hpp"
 
 namespace tidemark {
+
+class YamlMap;
 
 struct PipelineSettings {
   int stages = 1;

@@ -8,6 +8,7 @@
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/input/yaml_map.hpp"
 #include "tidemark/plan/choices.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/study/block_search.hpp"

@@ -7,6 +7,7 @@
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/report/json_writer.hpp"
 #include "tidemark/report/output_file.hpp"
+#include "tidemark/study/frontier.hpp"
 #include "tidemark/study/planner.hpp"
 
 namespace tidemark::cli {
@@ -28,6 +29,7 @@ std::string bound_line(const PlanAnswer& answer) {
   const LowerBound& bound = answer.bound;
   if (bound.proof.empty() || answer.best->method == "none") return "";
   const bool timed = bound.time.count > 0;
+  if (!timed && bound.recompute.count == 0) return "";
   std::string out = timed ? "# no plan that fits takes less than " + pretty(bound.time)
                           : "# no plan that fits recomputes less than " + pretty(bound.recompute) + " a micro-batch";
   out += " (" + bound.proof + ")";
@@ -91,12 +93,29 @@ double seconds_of(const std::string& text) {
   return value;
 }
 
+int frontier(const Scenario& scenario, const PlanOptions& options, const PlanSettings& settings) {
+  int points = 0;
+  const std::string& text = options.points;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), points);
+  if (error != std::errc() || end != text.data() + text.size() || points < 2 || points > 10'000)
+    throw InputError("--points must be a whole number from 2 to 10000, not '" + text + "'");
+  if (!options.budget.empty()) throw InputError("--frontier plans for many budgets; leave out --budget");
+  OutputFile file(options.frontier);
+  const std::vector<FrontierPoint> found = find_frontier(scenario, points, settings);
+  file.write(frontier_csv(found, outline(scenario)));
+  file.commit();
+  return exit_yes;
+}
+
 }  // namespace
 
 int plan_command(const PlanOptions& options) {
   Scenario scenario = read_scenario(options.scenario, options.sets);
   if (scenario.pipeline)
     throw InputError("plan knows one device; leave 'parallel' out, or try a policy a stage in 'stage_policies'");
+  PlanSettings settings{.method = options.method, .express = options.express, .heuristic = options.heuristic};
+  if (!options.time_limit.empty()) settings.seconds = seconds_of(options.time_limit);
+  if (!options.frontier.empty()) return frontier(scenario, options, settings);
   if (!options.budget.empty()) {
     scenario.budget = parse_bytes(options.budget);
     if (!scenario.budget)
@@ -106,8 +125,6 @@ int plan_command(const PlanOptions& options) {
   if (!scenario.budget && device) scenario.budget = *device;
   if (!scenario.budget) throw InputError("plan needs a budget: --budget SIZE, 'budget' or a device in the scenario");
   *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
-  PlanSettings settings{.method = options.method, .express = options.express, .heuristic = options.heuristic};
-  if (!options.time_limit.empty()) settings.seconds = seconds_of(options.time_limit);
   const PlanAnswer answer = find_plan(scenario, *scenario.budget, settings);
   if (!answer.best) {
     print(nothing_fits(answer, *scenario.budget));

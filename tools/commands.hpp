@@ -39,8 +39,10 @@ struct PlanOptions {
   std::string method = "auto";
   std::string express;  // a framework: what it can say, in its words in place of YAML
   std::string heuristic = "h_DTR";
-  std::string time_limit;  // seconds; "" is the default
-  std::string out;         // a path; "" prints the plan
+  std::string frontier;       // a path for the Pareto front as CSV, in place of one plan
+  std::string points = "20";  // budgets of it
+  std::string time_limit;     // seconds; "" is the default
+  std::string out;            // a path; "" prints the plan
 };
 [[nodiscard]] int plan_command(const PlanOptions& options);
 

@@ -119,14 +119,18 @@ class CommandLine {
     command->add_option("scenario", plan_.scenario, "Scenario file (YAML)")->required();
     command->add_option("--budget", plan_.budget, "The most bytes at the peak, such as 40GiB; else the device's");
     command
-        ->add_option("--method", plan_.method,
-                     "auto, uniform, block, chen, search; for chains revolve, rotor, rotor_tight, chain_exact; for "
-                     "graphs of a whole step checkmate, dtr")
+        ->add_option(
+            "--method", plan_.method,
+            "auto, uniform, block, chen, knapsack, search; for chains revolve, rotor, rotor_tight, chain_exact; for "
+            "graphs of a whole step checkmate, dtr")
         ->capture_default_str();
     command
         ->add_option("--heuristic", plan_.heuristic,
                      "What dtr evicts first: h_DTR, h_DTR_eq, h_local, h_LRU, h_size, h_MSPS")
         ->capture_default_str();
+    command->add_option("--frontier", plan_.frontier,
+                        "Write the Pareto front of peak and time as CSV, a plan a row; '-' is stdout");
+    command->add_option("--points", plan_.points, "Budgets of the front")->capture_default_str();
     command->add_option("--time-limit", plan_.time_limit,
                         "Seconds after which a search or an integer program ends with what it has; 60");
     command->add_option("--express", plan_.express,

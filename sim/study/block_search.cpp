@@ -151,6 +151,7 @@ class LayerSearch {
     }
     Policy policy = evaluator_.scenario().policy;
     policy.kind = policy::None{};
+    policy.schedule = RecomputeSchedule::per_segment;
     Plan plan = put_in_order(choices, policy, evaluator_.model());
     const PlanCost cost = evaluator_.cost(plan);
     const auto excess = [&](const PlanCost& of) { return std::max(Bytes{}, of.peak - budget_); };

@@ -51,21 +51,23 @@ class Search {
   Search(const ChainCosts& costs, std::int64_t limit)
       : costs_(costs), limit_(limit), stages_(static_cast<std::int32_t>(costs.stages())) {}
 
-  std::optional<ChainSchedule> run() {
+  ChainExact run(std::size_t most_states) {
     const State start{1, 0, stages_};
-    if (memory(start) > limit_) return std::nullopt;
+    if (memory(start) > limit_) return {std::nullopt, true, 0};
     push(start, 0, 0, 0, Op{});
     while (!queue_.empty()) {
-      const auto [time, ops, key] = queue_.top();
+      const auto [least, ops, key] = queue_.top();
       queue_.pop();
       Reached& reached = reached_.at(key);
       if (reached.done) continue;
+      if (reached_.size() > most_states) return {std::nullopt, false, least};
       reached.done = true;
       const State state = states_.at(key);
-      if (state.next < 0) return ChainSchedule{time, path(key)};
+      const std::int64_t time = reached.time;
+      if (state.next < 0) return {ChainSchedule{time, path(key)}, true, time};
       expand(state, time, ops, key);
     }
-    return std::nullopt;
+    return {std::nullopt, true, 0};
   }
 
  private:
@@ -85,6 +87,16 @@ class Search {
     return sum;
   }
 
+  /// Every backward that is left, and a forward of each stage whose saved activations are not there.
+  std::int64_t still_to_run(const State& s) const {
+    std::int64_t sum = 0;
+    for (std::int32_t i = 0; i <= s.next; ++i) {
+      sum += at(costs_.backward_time, i);
+      if (i < stages_ && (s.saved & bit(i + 1)) == 0) sum += at(costs_.forward_time, i);
+    }
+    return sum;
+  }
+
   void push(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from, Op op) {
     const std::uint64_t key = s.key();
     const auto [found, fresh] = reached_.try_emplace(key);
@@ -92,7 +104,7 @@ class Search {
     if (!fresh && (r.done || std::pair(r.time, r.ops) <= std::pair(time, ops))) return;
     r = {time, ops, from, op, false};
     states_[key] = s;
-    queue_.emplace(time, ops, key);
+    queue_.emplace(time + still_to_run(s), ops, key);
   }
 
   void expand(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from) {
@@ -172,11 +184,11 @@ class Search {
 
 }  // namespace
 
-std::optional<ChainSchedule> chain_exact(const ChainCosts& costs, std::int64_t limit) {
+ChainExact chain_exact(const ChainCosts& costs, std::int64_t limit, std::size_t most_states) {
   if (costs.stages() > max_exact_stages)
     throw InputError("the exact optimum is searched for chains of at most " + std::to_string(max_exact_stages) +
                      " layers, this one has " + std::to_string(costs.stages()));
-  return Search(costs, limit).run();
+  return Search(costs, limit).run(most_states);
 }
 
 }  // namespace tidemark

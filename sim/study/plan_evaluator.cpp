@@ -45,6 +45,11 @@ PlanCost PlanEvaluator::cost(const Plan& plan) {
 Plan PlanEvaluator::plan_of(const PolicyKind& kind) const {
   Policy policy = scenario_.policy;
   policy.kind = kind;
+  if (std::holds_alternative<policy::Sequence>(kind)) {  // it says itself when it recomputes
+    policy.schedule = RecomputeSchedule::per_segment;
+    policy.on_grad_of.clear();
+    policy.nested.clear();
+  }
   return make_plan(policy, outline_);
 }
 

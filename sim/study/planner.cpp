@@ -10,6 +10,7 @@
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/input/yaml_map.hpp"
 #include "tidemark/plan/choices.hpp"
+#include "tidemark/plan/order.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/study/block_search.hpp"
 #include "tidemark/study/chain_exact.hpp"
@@ -21,6 +22,7 @@
 #include "tidemark/study/linear_program.hpp"
 #include "tidemark/study/revolve.hpp"
 #include "tidemark/study/rotor.hpp"
+#include "tidemark/study/saved_bytes.hpp"
 
 namespace tidemark {
 namespace {
@@ -39,6 +41,7 @@ const std::vector<Method>& methods() {
       {"uniform", layered},
       {"block", layered},
       {"chen", layered},
+      {"knapsack", layered},
       {"revolve", {Kind::chain}},
       {"rotor", {Kind::chain}},
       {"rotor_tight", {Kind::chain}},
@@ -85,7 +88,8 @@ class Planning {
     answer_.tried = {method};
     if (method == "uniform") uniform();
     if (method == "block") block();
-    if (method == "chen") try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks");
+    if (method == "chen") chen();
+    if (method == "knapsack") knapsack_plan();
     if (method == "revolve") revolve_plan();
     if (method == "rotor") rotor_plan("rotor", RotorVariant::published);
     if (method == "rotor_tight") rotor_plan("rotor_tight", RotorVariant::tight);
@@ -97,6 +101,8 @@ class Planning {
   PlanAnswer answer() {
     answer_.simulations = evaluator_.simulations();
     if (!answer_.best) describe_nearest();
+    if (answer_.best && answer_.bound.time.count > 0 && answer_.best->cost.time == answer_.bound.time)
+      answer_.bound.is_tight = true;
     answer_.outline = evaluator_.model();
     return std::move(answer_);
   }
@@ -128,7 +134,7 @@ class Planning {
     if (kind_ == Kind::chain) {
       answer_.tried.push_back("rotor_tight");
       rotor_plan("rotor_tight", RotorVariant::tight);
-      if (blocks_ <= static_cast<int>(max_exact_stages)) {
+      if (blocks_ <= most_layers_for_proof) {
         answer_.tried.push_back("chain_exact");
         chain_exact_plan();
       }
@@ -144,7 +150,7 @@ class Planning {
           try_policy("search", expression.kind, expression.words);
       return search_levels(evaluator_, budget_, offer);
     }
-    search_layers(evaluator_, budget_, 4000, offer);
+    search_layers(evaluator_, budget_, 1000, offer);
   }
 
   void consider(Proposal proposal) {
@@ -159,10 +165,16 @@ class Planning {
   void try_policy(const std::string& method, const PolicyKind& kind, std::string words, std::string express = "") {
     try_plan(method, evaluator_.plan_of(kind), std::move(words), std::move(express));
   }
+  /// A schedule may rest on what rotor's convention lets go and the scenario's does not: then it is no plan here.
   void try_sequence(const std::string& method, const std::string& sequence) {
-    Plan plan = evaluator_.plan_of(policy::Sequence{sequence});
-    std::string words = "a schedule of " + std::to_string(plan.steps.size()) + " steps";
-    try_plan(method, std::move(plan), std::move(words));
+    try {
+      Plan plan = evaluator_.plan_of(policy::Sequence{sequence});
+      std::string words = "a schedule of " + std::to_string(plan.steps.size()) + " steps";
+      try_plan(method, std::move(plan), std::move(words));
+    } catch (const InputError&) {
+      if (settings_.method == method)
+        answer_.notes.push_back("the schedule of " + method + " needs the rules of convention rotor");
+    }
   }
 
   /// Exact over its parameter.
@@ -185,8 +197,52 @@ class Planning {
   }
 
   void chain_exact_plan() {
-    if (const auto schedule = chain_exact(chain_costs(graph()), budget_.count))
-      try_sequence("chain_exact", schedule->sequence);
+    const ChainExact found = chain_exact(chain_costs(graph()), budget_.count);
+    if (found.schedule) try_sequence("chain_exact", found.schedule->sequence);
+    const bool timed = answer_.without.time.count > 0;
+    const bool same_rules = evaluator_.scenario().convention == Convention::rotor;
+    if (timed && same_rules && found.bound > 0)
+      answer_.bound = {"shortest path", Nanos{found.bound * steps()}, {}, false};
+    if (settings_.method != "chain_exact" || found.schedule) return;
+    answer_.notes.push_back(found.is_proven ? "proven: no schedule of a chain fits"
+                                            : "the states ran out before a schedule was found");
+  }
+
+  Plan ordered(const Choices& choices, RecomputeSchedule schedule) const {
+    Policy policy = evaluator_.scenario().policy;
+    policy.kind = policy::None{};
+    policy.schedule = schedule;
+    return put_in_order(choices, policy, evaluator_.model());
+  }
+
+  /// Segments of sqrt(L) blocks, and greedy ones of so many bytes (Chen et al. 2016).
+  void chen() {
+    try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks");
+    const Bytes all = saved_by_blocks(evaluator_.model());
+    for (int part = 1; part <= 32; ++part) {
+      const Bytes most{static_cast<std::int64_t>(Int128{all.count} * part / 32)};
+      const Choices choices = greedy_segments(evaluator_.model(), most);
+      try_plan("chen", ordered(choices, evaluator_.scenario().policy.schedule),
+               std::to_string(choices.regions.size()) + " greedy segments of at most " + pretty(most));
+    }
+  }
+
+  /// From nothing kept to everything, by tenths of what blocks save: what the rule counts, and the true peak.
+  void knapsack_plan() {
+    const auto* layers = std::get_if<LayerGraph>(&evaluator_.scenario().model);
+    const std::vector<std::int64_t> worth = worth_of(evaluator_.model(), layers);
+    const Bytes all = saved_by_blocks(evaluator_.model());
+    for (int tenths = 10; tenths >= 0; --tenths) {
+      const Bytes most{static_cast<std::int64_t>(Int128{all.count} * tenths / 10)};
+      const SavedChoice choice = knapsack(evaluator_.model(), worth, most);
+      Plan plan = ordered(choice.choices, RecomputeSchedule::up_front);
+      const PlanCost cost = evaluator_.cost(plan);
+      const std::string kept = pretty(choice.saved) + " of " + pretty(all) + " saved";
+      answer_.notes.push_back("knapsack " + std::string(tenths == 10 ? "1.0" : "0." + std::to_string(tenths)) + ": " +
+                              kept + ", peak " + pretty(cost.peak) +
+                              (cost.peak <= budget_ ? "" : ", above the budget"));
+      consider({"knapsack", "a knapsack keeps " + kept + ", all else runs again up front", "", std::move(plan), cost});
+    }
   }
 
   /// The most slots whose schedule fits.
@@ -228,7 +284,7 @@ class Planning {
     bound_cost(bound.cost, of,
                bound.programs > 0 ? "linear programs at " + std::to_string(bound.programs) + " moments"
                                   : "fractional knapsacks");
-    const DagSearchAnswer found = search_dag(of, budget_.count, {decodings, bound.cost, stop});
+    const DagSearchAnswer found = search_dag(of, budget_.count, {fewest_decodings + 10 * of.rows(), bound.cost, stop});
     if (!found.schedule) return;
     try_schedule("search", *found.schedule, of);
     answer_.bound.is_tight = found.schedule->cost == bound.cost;
@@ -319,8 +375,9 @@ class Planning {
   }
 
   static constexpr std::size_t most_rows_for_proof = 64;
+  static constexpr int most_layers_for_proof = 12;
   static constexpr int programs_for_bound = 48;
-  static constexpr std::int64_t decodings = 20'000, short_decodings = 200;
+  static constexpr std::int64_t fewest_decodings = 2'000, short_decodings = 200;
 
   PlanEvaluator evaluator_;
   Bytes budget_;

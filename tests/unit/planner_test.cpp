@@ -4,6 +4,7 @@
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/input/plan_file.hpp"
+#include "tidemark/study/frontier.hpp"
 #include "tidemark/study/pipeline.hpp"
 #include "tidemark/study/planner.hpp"
 
@@ -100,6 +101,103 @@ TEST_CASE("planners: what they return fits, runs, and costs what they say") {
   }
 }
 
+namespace {
+
+/// Layers of equal size whose recomputation all comes at the start of backward.
+Scenario trap() {
+  Scenario scenario = chain(8);
+  auto& graph = std::get<LayerGraph>(scenario.model);
+  for (LayerCost& layer : graph.layers) layer.layer_activation = Bytes{100};
+  scenario.policy.schedule = RecomputeSchedule::up_front;
+  return scenario;
+}
+
+Scenario whole_step() {
+  LayerGraph graph;
+  graph.is_whole_step = true;
+  // Four rows forward, the loss, four gradients that read what forward made.
+  const std::vector<std::vector<std::int32_t>> reads = {{}, {0}, {1}, {2}, {3}, {3, 4}, {2, 5}, {1, 6}, {0, 7}};
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    LayerCost row;
+    row.name = std::to_string(i);
+    row.inputs = reads[i];
+    row.output = Bytes{static_cast<std::int64_t>(10 + i % 3)};
+    row.forward_time = Nanos{static_cast<std::int64_t>(100 + 10 * i)};
+    graph.layers.push_back(row);
+  }
+  Scenario scenario;
+  scenario.family = "graph";
+  scenario.model = graph;
+  scenario.convention = Convention::checkmate;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("planners: every method, every budget: the referee, the peak, the time and the bound") {
+  struct Model {
+    std::string name;
+    Scenario scenario;
+  };
+  const Model models[] = {{"chain", chain(6)}, {"up front", trap()}, {"whole step", whole_step()}};
+  int planned = 0;
+  for (const Model& model : models)
+    for (const std::string& method : plan_methods())
+      for (const int percent : {55, 85}) {
+        const std::string name = method + " on " + model.name + " at " + std::to_string(percent) + " %";
+        CAPTURE(name);
+        const Bytes without = run(model.scenario).timeline.peak;
+        const Bytes budget{without.count * percent / 100};
+        std::optional<PlanAnswer> answer;
+        try {
+          answer = find_plan(model.scenario, budget, {.method = method, .seconds = 5});
+        } catch (const InputError&) {
+          continue;  // the method does not take the model, or this build has no solver
+        }
+        if (!answer->best) {
+          CHECK(answer->nearest.peak > budget);
+          CHECK(!answer->nearest.alive.empty());
+          continue;
+        }
+        ++planned;
+        Scenario again = model.scenario;
+        again.policy = {};
+        again.policy.kind =
+            policy::Given{parse_plan(write_plan(answer->best->plan, answer->outline), "plan.yaml", answer->outline)};
+        const Run result = run(again);
+        CHECK(result.timeline.peak == answer->best->cost.peak);
+        CHECK(result.timeline.peak <= budget);
+        CHECK(result.timeline.end == answer->best->cost.time);
+        CHECK(!referee(result.step, result.timeline));
+        CHECK(answer->bound.time <= answer->best->cost.time);
+      }
+  CHECK(planned > 20);
+}
+
+TEST_CASE("planners: fewer saved bytes can be a higher peak, and search does not fall for it") {
+  const Scenario scenario = trap();
+  const Bytes without = run(scenario).timeline.peak;
+  const Bytes budget{without.count * 3 / 4};
+  const PlanAnswer knapsack = find_plan(scenario, budget, {.method = "knapsack"});
+  CHECK(!knapsack.best);  // at no budget of saved bytes
+  CHECK(knapsack.nearest.peak == without);
+  const PlanAnswer searched = find_plan(scenario, budget, {.method = "search"});
+  REQUIRE(searched.best);
+  CHECK(searched.best->cost.peak <= budget);
+}
+
+TEST_CASE("a front: ascending peaks, falling costs, every plan within its budget") {
+  const std::vector<FrontierPoint> points = find_frontier(chain(5), 6, {});
+  REQUIRE(points.size() > 2);
+  CHECK(points.back().plan.cost.recompute == Flops{});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    CHECK(points[i].plan.cost.peak <= points[i].budget);
+    if (i == 0) continue;
+    CHECK(points[i - 1].plan.cost.peak < points[i].plan.cost.peak);
+    CHECK(points[i - 1].plan.cost.time > points[i].plan.cost.time);
+  }
+}
+
 TEST_CASE("planners: the better method is never worse on a chain") {
   const Scenario scenario = chain(5);
   const Bytes without = run(scenario).timeline.peak;
@@ -126,13 +224,13 @@ TEST_CASE("planners refuse what they cannot plan") {
     }
     return "";
   };
-  CHECK(
-      message(chain(4), Bytes{100}, "rotors") ==
-      "no planner is called 'rotors'; known are auto, uniform, block, chen, revolve, rotor, rotor_tight, chain_exact, "
-      "checkmate, dtr, search");
+  CHECK(message(chain(4), Bytes{100}, "rotors") ==
+        "no planner is called 'rotors'; known are auto, uniform, block, chen, knapsack, revolve, rotor, rotor_tight, "
+        "chain_exact, "
+        "checkmate, dtr, search");
   CHECK(message(chain(4), Bytes{9}, "auto") ==
         "the budget of 9 B is below the 10 bytes that are live before the first op");
   CHECK(message(gpt(), Bytes{1'000'000'000}, "rotor") ==
-        "method 'rotor' does not plan models of ops; there are auto, uniform, block, chen, search");
+        "method 'rotor' does not plan models of ops; there are auto, uniform, block, chen, knapsack, search");
   CHECK(!find_plan(chain(4), Bytes{30}, {.method = "auto"}).best);
 }

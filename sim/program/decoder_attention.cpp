@@ -178,8 +178,8 @@ TensorId padded_values(Decoder& d, TensorId v) {
 /// One kernel; its output lies in memory as the tokens do, so no copy follows, or batch first.
 TensorId fused_core(Decoder& d, Heads& heads) {
   // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads, and
-  // gpt_bigcode's one head is expanded without a copy. Up to transformers 4.48 Mistral's code repeats them for flash too
-  // (MistralFlashAttention2, MixtralFlashAttention2).
+  // gpt_bigcode's one head is expanded without a copy. Up to transformers 4.48 Mistral's code repeats them for flash
+  // too (MistralFlashAttention2, MixtralFlashAttention2).
   const bool mistral = d.spec.model_type == "mistral" || d.spec.model_type == "mixtral";
   const bool flash_repeats = d.is(ModelCode::huggingface) && mistral && d.training.transformers != "4.49";
   const bool sdpa_repeats =

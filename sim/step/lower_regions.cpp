@@ -48,8 +48,7 @@ void ProgramLowering::begin_forward_region(std::int32_t r) {
     emit_.begin_op(StepOp{}, "checkpoint");
     emit_.compute({});
   }
-  if (copies_rng())
-    state.rng = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
+  if (copies_rng()) state.rng = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
   for (const TensorId t : region(r).inputs) {
     state.inputs.push_back(value(t));
     emit_.hold(value(t));
@@ -61,8 +60,7 @@ void ProgramLowering::begin_forward_region(std::int32_t r) {
 
 void ProgramLowering::begin_recompute(std::int32_t r) {
   RegionState& state = region_state(r);
-  if (copies_rng())
-    state.rng_now = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
+  if (copies_rng()) state.rng_now = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
   for (const TensorId t : region(r).inputs)
     if (value(t) == none) {
       const auto i = static_cast<std::size_t>(std::ranges::find(region(r).inputs, t) - region(r).inputs.begin());

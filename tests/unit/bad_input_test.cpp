@@ -115,7 +115,8 @@ TEST_CASE("bad input: keys") {
        "s.yaml:2:1: error: unknown key 'polcy' in 'scenario'; did you mean 'policy'?"},
       {"an unknown key, near none", chain + "loss: {}\nzzzzzzzz: 1",
        "s.yaml:3:1: error: unknown key 'zzzzzzzz' in 'scenario'; expected one of: name, model, profile, batch, dtype, "
-       "optimizer, loss, lora, quantization, loop, policy, parallel, device, allocator, steps, convention, budget, flops_convention"},
+       "optimizer, loss, lora, quantization, loop, policy, parallel, device, allocator, steps, convention, budget, "
+       "flops_convention"},
       {"an unknown key of a family", "model: {family: chain, layer: 3}",
        "s.yaml:1:24: error: unknown key 'layer' in model 'chain'; did you mean 'layers'?"},
       {"a key of another family", "model: {family: chain, layers: 3, hidden: 8}",

@@ -220,7 +220,11 @@ TEST_CASE("text: does it fit, and what did the policy bring") {
   };
   const Case cases[] = {
       {"fits the device", {}, Bytes{2048}, {}, "Fits        yes, 1.73 KiB below the 2.00 KiB of dev (live bytes)\n"},
-      {"over the budget", Bytes{200}, Bytes{2048}, {}, "Fits        no, 80 B above the 200 B of the budget (live bytes)\n"},
+      {"over the budget",
+       Bytes{200},
+       Bytes{2048},
+       {},
+       "Fits        no, 80 B above the 200 B of the budget (live bytes)\n"},
       {"lower", {}, {}, Bytes{400}, "Policy      120 B (30.0 %) lower than without checkpointing, 400 B\n"},
       {"higher", {}, {}, Bytes{200}, "Policy      80 B (40.0 %) higher than without checkpointing, 200 B\n"},
   };

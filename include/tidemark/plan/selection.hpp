@@ -12,8 +12,8 @@ namespace tidemark {
 /// A pattern means the ops of a kind ("softmax"), of a group of kinds, or those whose dotted name has the pattern as
 /// one component, or as several in a row: "attention" and "attention.core" both match "attention.core.softmax".
 ///
-/// Groups: matmul = linear, matmul, addmm, bmm, grouped_linear; norm = layer_norm, rms_norm; activation = relu, gelu, silu, tanh,
-/// swiglu. mm is PyTorch's name of the kind matmul alone.
+/// Groups: matmul = linear, matmul, addmm, bmm, grouped_linear; norm = layer_norm, rms_norm; activation = relu, gelu,
+/// silu, tanh, swiglu. mm is PyTorch's name of the kind matmul alone.
 bool matches(std::string_view pattern, const OutlineOp& op);
 
 /// Patterns applied to ops one after the other. "mm/2" means the second, fourth, ... op that "mm" means since the

@@ -37,7 +37,7 @@ struct LayerGraph {
   Bytes loss_workspace;
   bool is_chain = false;
   bool is_whole_step = false;  // the rows are every computation of a step, gradients too: no backward is added
-  std::int32_t first = 0;  // number of its first layer, where it is a part of a longer chain
+  std::int32_t first = 0;      // number of its first layer, where it is a part of a longer chain
   friend bool operator==(const LayerGraph&, const LayerGraph&) = default;
 };
 

@@ -44,7 +44,7 @@ struct Outline {
   std::vector<OutlineLayer> layers;
   bool is_chain = false;
   bool is_whole_step = false;  // LayerGraph::is_whole_step: nothing runs backward, there is no loss step
-  Flops step_flops;  // forward + backward without recompute, for `rule`'s ratio
+  Flops step_flops;            // forward + backward without recompute, for `rule`'s ratio
   friend bool operator==(const Outline&, const Outline&) = default;
 };
 

@@ -21,11 +21,11 @@ struct FitRequest {
 };
 
 /// Doubles (or halves) from the start until one value fits and one does not, then halves between them; each value is a
-/// simulation in full. Where neither the start nor less fits, its next three doublings are tried. A value that the scenario refuses (a sequence longer than the model's positions) does not fit.
-/// More is not always worse (a request can meet a luckier cache, more chunks need less), so the 8 values right above
-/// the answer are simulated too, and the search goes on from one that fits.
-/// Throws InputError for a key that is no whole number of a scenario, for a start that the scenario refuses, and where
-/// nothing limits the run.
+/// simulation in full. Where neither the start nor less fits, its next three doublings are tried. A value that the
+/// scenario refuses (a sequence longer than the model's positions) does not fit. More is not always worse (a request
+/// can meet a luckier cache, more chunks need less), so the 8 values right above the answer are simulated too, and the
+/// search goes on from one that fits. Throws InputError for a key that is no whole number of a scenario, for a start
+/// that the scenario refuses, and where nothing limits the run.
 FitAnswer find_fit(const FitRequest& request);
 
 }  // namespace tidemark

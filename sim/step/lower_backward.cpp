@@ -252,7 +252,10 @@ std::ptrdiff_t first_dimension(const ProgramOp& op, std::size_t rank) {
   return static_cast<std::ptrdiff_t>(d < 0 ? d + static_cast<std::int64_t>(rank) : d);
 }
 
-Shape fresh_strides(GradientRule::Layout layout, const Tensor& input) {
+/// `incoming`: the strides of a gradient of the input's shape; else empty.
+Shape fresh_strides(GradientRule::Layout layout, const Tensor& input, const Shape& incoming) {
+  const bool follows = layout == GradientRule::Layout::like_gradient && incoming.size() == input.shape.size();
+  if (follows && is_dense(input.shape, incoming)) return incoming;
   if (layout == GradientRule::Layout::like_input && is_dense(input.shape, input.strides)) return input.strides;
   if (layout != GradientRule::Layout::token_major) return contiguous_strides(input.shape);
   const std::int64_t heads = input.shape.at(1), rows = input.shape.at(2), d = input.shape.at(3);
@@ -280,7 +283,10 @@ std::vector<GradientId> ProgramLowering::hand_over(std::size_t k, const std::vec
       continue;
     }
     const Tensor& input = tensor(op.inputs[static_cast<std::size_t>(rule.input)]);
-    handed.push_back(gradients_.make(id, input.shape, fresh_strides(rule.layout, input), false));
+    const GradientId from = incoming[static_cast<std::size_t>(rule.from_output)];
+    const bool same = from != no_gradient && gradients_.shape(from) == input.shape;
+    const Shape strides = fresh_strides(rule.layout, input, same ? gradients_.strides(from) : Shape{});
+    handed.push_back(gradients_.make(id, input.shape, strides, false));
   }
   return handed;
 }
@@ -293,6 +299,7 @@ GradientId ProgramLowering::pass_through(const ProgramOp& op, const GradientRule
   switch (rule.layout) {
     case GradientRule::Layout::contiguous:
     case GradientRule::Layout::like_input:
+    case GradientRule::Layout::like_gradient:
     case GradientRule::Layout::token_major:
       return incoming;
     case GradientRule::Layout::expand:

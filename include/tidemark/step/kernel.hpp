@@ -50,13 +50,14 @@ struct Temp {
 struct GradientRule {
   /// How the strides of what is handed on come about; they decide later copies (E10).
   enum class Layout : std::uint8_t {
-    contiguous,   // fresh, row-major
-    like_input,   // fresh, in the input's order of dimensions (pointwise ops, products with a transposed operand)
-    reshape,      // passes through: a view when the dimensions merge, else one copy
-    transpose,    // passes through: a view with two dimensions exchanged (Attributes::dims)
-    token_major,  // fresh, [batch, heads, rows, d] stored as [batch, rows, heads, d]
-    expand,       // passes through: stride 0 in the dimensions that were summed
-    part,         // passes through: the input's part of it (cat, stack)
+    contiguous,     // fresh, row-major
+    like_input,     // fresh, in the input's order of dimensions (relu, products with a transposed operand)
+    like_gradient,  // fresh, in the incoming gradient's order (pointwise formulas that begin with it)
+    reshape,        // passes through: a view when the dimensions merge, else one copy
+    transpose,      // passes through: a view with two dimensions exchanged (Attributes::dims)
+    token_major,    // fresh, [batch, heads, rows, d] stored as [batch, rows, heads, d]
+    expand,         // passes through: stride 0 in the dimensions that were summed
+    part,           // passes through: the input's part of it (cat, stack)
   };
   std::int32_t input = 0;
   /// true: the incoming gradient itself, or a view of it, is handed on, and nothing is allocated (add, view).

@@ -95,7 +95,7 @@ Kernel scale(const OpView& op) {
   k.outputs().run().free_temp(copy).save_temp(number);
   k.backward();
   const std::int32_t copy_again = k.temp("number_cast", cast_number);
-  k.gradient(0, Layout::like_input).run().free_temp(copy_again);
+  k.gradient(0, Layout::like_gradient).run().free_temp(copy_again);
   return k.other_flops(n, n).finish();
 }
 
@@ -108,7 +108,7 @@ Kernel dropout(const OpView& op) {
   const std::int32_t number = k.temp("number", wrapped);
   const std::int32_t copy = k.temp("number_cast", cast_number);
   k.free_temp(copy).free_temp(number).outputs().run().save_temp(noise);
-  k.backward().gradient(0, Layout::like_input).run();
+  k.backward().gradient(0, Layout::like_gradient).run();
   return k.other_flops(product(op, 2, n), n).finish();
 }
 

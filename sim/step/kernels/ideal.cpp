@@ -99,7 +99,9 @@ Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std:
   if (keeps == Keeps::input) k.save_input(0);
   if (keeps == Keeps::input && has_bias) k.save_input(1);
   if (keeps == Keeps::output) k.save_output(0);
-  k.backward().gradient(0, Layout::like_input);
+  const OpKind kind = op.op.kind;
+  const bool begins_with_gradient = kind == OpKind::gelu || kind == OpKind::silu || kind == OpKind::tanh;
+  k.backward().gradient(0, begins_with_gradient ? Layout::like_gradient : Layout::like_input);
   if (has_bias) k.gradient(1);
   k.run();
   const std::int64_t bias_ops = has_bias ? 1 : 0;

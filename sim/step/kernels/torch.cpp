@@ -87,7 +87,10 @@ Kernel formula(const OpView& op) {
     factors.push_back(k.temp("factor", size));
     if (number) number->end();
   }
-  k.gradient(0, Layout::like_input).run();
+  // measured: all but these begin with the gradient
+  const bool others_first =
+      op.op.kind == OpKind::leaky_relu || op.op.kind == OpKind::erf || op.op.kind == OpKind::triangle;
+  k.gradient(0, others_first ? Layout::like_input : Layout::like_gradient).run();
   std::for_each(factors.rbegin(), factors.rend(), [&](std::int32_t factor) { k.free_temp(factor); });
   return k.other_flops(product(op, found->forward_ops, n), product(op, found->backward_ops, n)).finish();
 }
@@ -132,7 +135,7 @@ Kernel sub_from(const OpView& op) {
   Number number(k, torch, op.input(0).dtype);
   k.outputs().run();
   number.end();
-  k.backward().gradient(0, Layout::like_input).run();
+  k.backward().gradient(0, Layout::like_gradient).run();
   return k.other_flops(n, n).finish();
 }
 
@@ -147,7 +150,7 @@ class TwoGradients {
     if (elements(op_.input(i)) != elements(op_.output(0)))
       full_[i] = draft_.temp("unreduced_gradient", bytes(op_.output(0)));
     else
-      draft_.gradient(i, Layout::like_input);
+      draft_.gradient(i, Layout::like_gradient);
   }
   void reduce() {
     for (std::size_t i = 0; i < 2; ++i)

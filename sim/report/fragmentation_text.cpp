@@ -11,7 +11,7 @@ namespace {
 std::string first_few(const std::vector<std::string>& names) {
   constexpr std::size_t shown = 3;
   std::string out;
-  for (std::size_t i = 0; i < std::min(shown, names.size()); ++i) out += (i == 0 ? "" : ", ") + names[i];
+  for (std::size_t i = 0; i < std::min(shown, names.size()); ++i) out += (i == 0 ? "" : ", ") + printable(names[i]);
   return names.size() > shown ? fmt::format("{} and {} more", out, names.size() - shown) : out;
 }
 
@@ -19,7 +19,7 @@ std::string first_few(const std::vector<std::string>& names) {
 
 std::string fragmentation_text(const Fragmentation& f, const TerminalStyle& style) {
   std::string out = "\n" + painted(style, Ink::bold, "The reserved bytes at their highest") + "\n";
-  const std::string when = f.op.empty() ? "at the start" : f.phase + " of " + f.op;
+  const std::string when = f.op.empty() ? "at the start" : f.phase + " of " + printable(f.op);
   out += wrapped(style, "  ", fmt::format("{} in {}, step {}:", pretty(f.reserved), when, f.step));
   const auto part = [&](Bytes bytes, const std::string& what) {
     if (bytes.count > 0) out += wrapped(style, "  " + right(pretty(bytes), 9) + "  ", what);

@@ -135,7 +135,7 @@ class Page {
     text_ += paint(Ink::bold, left("Fits", label_width)) + answer;
     if (s_.out_of_memory) {
       text_ += ", the allocator runs out of memory\n";
-      labelled("", out_of_memory_text(*s_.out_of_memory));
+      labelled("", printable(out_of_memory_text(*s_.out_of_memory)));
       return;
     }
     const std::string by =

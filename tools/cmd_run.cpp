@@ -14,6 +14,7 @@
 #include "tidemark/report/chart.hpp"
 #include "tidemark/report/csv.hpp"
 #include "tidemark/report/json.hpp"
+#include "tidemark/report/lifetimes_csv.hpp"
 #include "tidemark/report/output_file.hpp"
 #include "tidemark/report/page.hpp"
 #include "tidemark/report/snapshot.hpp"
@@ -98,6 +99,10 @@ int run_command(const RunOptions& options) {
        [&](const TextSink& sink) { write_timeline_json(result.step, result.timeline, sink); }},
       {"--snapshot", options.snapshot,
        [&](const TextSink& sink) { write_snapshot(result.step, result.timeline, sink); }},
+      {"--lifetimes", options.lifetimes,
+       [&](const TextSink& sink) {
+         write_lifetimes_csv(lifetimes(result.timeline, result.step), result.arena ? &*result.arena : nullptr, sink);
+       }},
       {"--plan-out", options.plan_out, [&](const TextSink& sink) { sink(write_plan(result.plan, result.outline)); }},
   };
   refuse_clashes(exports, options.json);

@@ -23,7 +23,7 @@ struct RunOptions {
   std::vector<std::string> sets;  // key.path=value, in order
   std::string budget;
   std::string top = "10";
-  std::string timeline, ops, plan_out, trace, timeline_json, snapshot, report;  // paths
+  std::string timeline, ops, lifetimes, plan_out, trace, timeline_json, snapshot, report;  // paths
   std::vector<std::string> report_with;  // settings, scenarios or timelines laid over the run
   bool json = false;
   std::string chart = "sequence";
@@ -95,7 +95,9 @@ struct ReplayOptions {
   std::string recording;
   std::vector<std::string> confs;
   bool all_settings = false;
+  bool arena = false;
   std::string capacity;
+  std::string lifetimes;  // a path; "" writes none
   bool json = false;
 };
 [[nodiscard]] int replay_command(const ReplayOptions& options);

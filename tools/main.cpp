@@ -83,6 +83,8 @@ class CommandLine {
     command->add_option("--timeline-json", run_.timeline_json,
                         "Write the raw memory timeline of PyTorch's profiler (JSON)");
     command->add_option("--snapshot", run_.snapshot, "Write a snapshot for PyTorch's memory viewer (pickle)");
+    command->add_option("--lifetimes", run_.lifetimes,
+                        "Write each storage's lifetime for minimalloc (CSV), with its offset under allocator: arena");
     command->add_option("--plan-out", run_.plan_out, "Write the plan as YAML; '-' is stdout");
     command->add_option("--chart", run_.chart, "The chart's axis: sequence, time, or none for no chart")
         ->capture_default_str();
@@ -188,13 +190,17 @@ class CommandLine {
     CLI::App* command = add("replay", "Put a recorded run through PyTorch's allocator: exit 1 when out of memory.",
                             [this] { return replay_command(replay_); });
     command
-        ->add_option("recording", replay_.recording,
-                     "Timeline CSV; or, gzipped or not: event CSV, raw memory timeline, Chrome trace, memory snapshot")
+        ->add_option(
+            "recording", replay_.recording,
+            "Timeline, event or minimalloc CSV, raw memory timeline, Chrome trace, memory snapshot; gzipped or not")
         ->required();
     command->add_option("--conf", replay_.confs, "PYTORCH_CUDA_ALLOC_CONF to try; repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    command->add_flag("--all-settings", replay_.all_settings, "Settings worth a look, side by side");
+    command->add_flag("--all-settings", replay_.all_settings,
+                      "Settings worth a look and static addresses, side by side");
+    command->add_flag("--arena", replay_.arena, "Static addresses for the whole recording, too");
+    command->add_option("--lifetimes", replay_.lifetimes, "Write each block's lifetime for minimalloc (CSV)");
     command->add_option("--capacity", replay_.capacity, "Of the device, such as 80GiB");
     command->add_flag("--json", replay_.json, "Print one JSON object");
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,17 +33,31 @@ enum Column : std::size_t {
   allocated_bytes,
   reserved_bytes,
 };
-constexpr std::array<std::string_view, 15> column_names = {
-    "seq",      "time_ns", "step",       "rank", "stream",          "event",         "op", "phase", "tensor",
-    "category", "bytes",   "live_bytes", "id",   "allocated_bytes", "reserved_bytes"};
+constexpr std::array<std::string_view, 17> column_names = {"seq",
+                                                           "time_ns",
+                                                           "step",
+                                                           "rank",
+                                                           "stream",
+                                                           "event",
+                                                           "op",
+                                                           "phase",
+                                                           "tensor",
+                                                           "category",
+                                                           "bytes",
+                                                           "live_bytes",
+                                                           "id",
+                                                           "allocated_bytes",
+                                                           "reserved_bytes",
+                                                           "active_bytes",
+                                                           "inactive_split_bytes"};
 constexpr std::size_t required_columns = 13;
 
-std::FILE* opened(const std::string& path) {
+gzFile opened(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
     throw InputError({path}, std::string(std::strerror(errno)) + "; expected a timeline (CSV)");
   if (S_ISDIR(info.st_mode)) throw InputError({path}, "this is a directory; expected a timeline (CSV)");
-  std::FILE* file = std::fopen(path.c_str(), "rb");
+  const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) throw InputError({path}, std::string(std::strerror(errno)) + "; expected a timeline (CSV)");
   return file;
 }
@@ -66,7 +81,7 @@ std::string nearest(std::string_view name, const std::array<std::string_view, N>
 }  // namespace
 
 TimelineReader::TimelineReader(const std::string& path)
-    : path_(path), file_(opened(path), &std::fclose), buffer_(1U << 16) {
+    : path_(path), file_(opened(path), &gzclose), buffer_(1U << 16) {
   read_header();
 }
 
@@ -99,9 +114,12 @@ std::optional<TimelineRow> TimelineReader::next() {
 
 int TimelineReader::get() {
   if (at_ == end_) {
-    end_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
+    const int size = gzread(file_.get(), buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    int error = Z_OK;
+    gzerror(file_.get(), &error);
+    if (size < 0 || error < 0) fail("the compressed file is cut off or damaged after this row");
+    end_ = static_cast<std::size_t>(size);
     at_ = 0;
-    if (end_ == 0 && std::ferror(file_.get()) != 0) throw InputError({path_}, "cannot be read");
     if (end_ == 0) return end_of_file;
   }
   return static_cast<unsigned char>(buffer_[at_++]);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <concepts>
+#include <span>
 
 #include "tidemark/base/vocabulary.hpp"
 
@@ -50,19 +51,19 @@ struct Column {
   void (*write)(const Row&, Rows&);
 };
 
-template <class Row, std::size_t N>
-void write_header(const std::array<Column<Row>, N>& columns, Rows& rows) {
-  for (std::size_t i = 0; i < N; ++i) {
-    rows.text(columns[i].name);
-    rows.end_of_cell(i + 1 == N);
+template <class Row>
+void write_header(std::span<const Column<Row>> columns, Rows& rows) {
+  for (const Column<Row>& column : columns) {
+    rows.text(column.name);
+    rows.end_of_cell(&column == &columns.back());
   }
 }
 
-template <class Row, std::size_t N>
-void write_row(const std::array<Column<Row>, N>& columns, const Row& row, Rows& rows) {
-  for (std::size_t i = 0; i < N; ++i) {
-    columns[i].write(row, rows);
-    rows.end_of_cell(i + 1 == N);
+template <class Row>
+void write_row(std::span<const Column<Row>> columns, const Row& row, Rows& rows) {
+  for (const Column<Row>& column : columns) {
+    column.write(row, rows);
+    rows.end_of_cell(&column == &columns.back());
   }
 }
 
@@ -84,7 +85,7 @@ void optional_bytes(const std::vector<Bytes>& column, std::size_t seq, Rows& out
   if (seq < column.size()) out.number(column[seq].count);
 }
 
-constexpr std::array<Column<EventRow>, 15> event_columns = {{
+constexpr std::array<Column<EventRow>, 17> event_columns = {{
     {"seq", [](const EventRow& r, Rows& out) { out.number(r.seq); }},
     {"time_ns", [](const EventRow& r, Rows& out) { out.number(r.event.time.count); }},
     {"step", [](const EventRow& r, Rows& out) { out.number(r.at_step()); }},
@@ -101,7 +102,16 @@ constexpr std::array<Column<EventRow>, 15> event_columns = {{
      [](const EventRow& r, Rows& out) { optional_bytes(r.timeline.allocator.allocated, r.seq, out); }},
     {"reserved_bytes", [](const EventRow& r, Rows& out) { optional_bytes(r.timeline.allocator.reserved, r.seq, out); }},
     {"id", [](const EventRow& r, Rows& out) { out.number(r.event.storage); }},
+    {"active_bytes", [](const EventRow& r, Rows& out) { optional_bytes(r.timeline.allocator.active, r.seq, out); }},
+    {"inactive_split_bytes",
+     [](const EventRow& r, Rows& out) { optional_bytes(r.timeline.allocator.inactive_split, r.seq, out); }},
 }};
+
+/// The last two columns stand there with an allocator model only.
+std::span<const Column<EventRow>> event_columns_of(const Timeline& timeline) {
+  const std::span<const Column<EventRow>> all(event_columns);
+  return timeline.allocator.active.empty() ? all.first(all.size() - 2) : all;
+}
 
 std::string_view layer_name(const Step& step, std::int32_t layer) {
   return layer < 0 ? std::string_view() : step.layers[static_cast<std::size_t>(layer)];
@@ -145,27 +155,23 @@ std::string csv_field(std::string_view text) {
 
 void write_timeline_csv(const Step& step, const Timeline& timeline, const TextSink& sink) {
   Rows rows(sink);
-  write_header(event_columns, rows);
+  const auto columns = event_columns_of(timeline);
+  write_header(columns, rows);
   for (std::size_t seq = 0; seq < timeline.events.size(); ++seq) {
     const MemoryEvent& event = timeline.events[seq];
     const StepOp* op = event.op() == no_id ? nullptr : &step.ops[event.op()];
-    write_row(event_columns, {step, timeline, seq, event, step.storages[event.storage], op}, rows);
+    write_row<EventRow>(columns, {step, timeline, seq, event, step.storages[event.storage], op}, rows);
   }
   rows.flush();
 }
 
 void write_ops_csv(const Step& step, const Timeline& timeline, const TextSink& sink) {
   Rows rows(sink);
-  write_header(op_columns, rows);
+  const std::span<const Column<OpRow>> columns(op_columns);
+  write_header(columns, rows);
   for (std::size_t seq = 0; seq < step.ops.size(); ++seq)
-    write_row(op_columns, {step, seq, step.ops[seq], timeline.ops[seq]}, rows);
+    write_row<OpRow>(columns, {step, seq, step.ops[seq], timeline.ops[seq]}, rows);
   rows.flush();
-}
-
-std::vector<std::string> timeline_csv_columns() {
-  std::vector<std::string> names;
-  for (const auto& column : event_columns) names.emplace_back(column.name);
-  return names;
 }
 
 }  // namespace tidemark

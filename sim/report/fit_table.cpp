@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tidemark/report/json_writer.hpp"
+#include "tidemark/report/terminal.hpp"
 #include "tidemark/report/text.hpp"
 
 namespace tidemark {
@@ -19,7 +20,8 @@ std::string joined(const std::vector<std::int64_t>& values) {
 std::string figures(const FitTrial& trial) {
   std::string out;
   if (trial.peak)
-    out = fmt::format("live peak {} ({} B), {}", pretty(*trial.peak), grouped(trial.peak->count), trial.peak_at);
+    out = fmt::format("live peak {} ({} B), {}", pretty(*trial.peak), grouped(trial.peak->count),
+                      printable(trial.peak_at));
   if (trial.reserved)
     out = fmt::format("{} ({} B) reserved; ", pretty(*trial.reserved), grouped(trial.reserved->count)) + out;
   return out;
@@ -51,9 +53,9 @@ std::vector<std::int64_t> FitAnswer::exceptions() const {
 }
 
 std::string fit_text(const FitAnswer& answer) {
-  std::string out = answer.scenario + "\n";
+  std::string out = printable(answer.scenario) + "\n";
   const std::string limit =
-      answer.limit ? fmt::format("the {} of {}", pretty(*answer.limit), answer.limit_name) : "the allocator";
+      answer.limit ? fmt::format("the {} of {}", pretty(*answer.limit), printable(answer.limit_name)) : "the allocator";
   if (answer.best) {
     out += fmt::format("{} {} is the largest that fits {}, by {} bytes\n", answer.key, answer.best->value, limit,
                        answer.by);
@@ -64,7 +66,7 @@ std::string fit_text(const FitAnswer& answer) {
   } else {
     out += fmt::format("no value of {} fits {}, by {} bytes\n", answer.key, limit, answer.by);
   }
-  if (answer.failing) out += fmt::format("{:>10}  {}\n", answer.failing->value, answer.failing->why);
+  if (answer.failing) out += fmt::format("{:>10}  {}\n", answer.failing->value, printable(answer.failing->why));
   if (!answer.ended.empty()) out += answer.ended + "\n";
   out += fmt::format("{} values simulated", answer.trials.size());
   if (answer.checked_above > 1)

@@ -117,9 +117,9 @@ void write_fit(JsonWriter& out, const Summary& summary) {
 
 /// What an allocator model has to say, where one ran.
 void write_allocator(JsonWriter& out, const Summary& summary) {
-  if (summary.allocator.empty()) return out.null("allocator");
+  if (summary.allocator.kind.empty()) return out.null("allocator");
   out.begin_object("allocator");
-  out.member("kind", summary.allocator);
+  write_findings(out, summary.allocator);
   if (summary.out_of_memory)
     write_out_of_memory(out, *summary.out_of_memory);
   else

@@ -38,13 +38,17 @@ std::string replay_text(const ReplayTable& table) {
       out += fmt::format("  {:<16} {:>18} B\n", recorded_categories[i], grouped((*table.category_peaks)[i].count));
   }
   out +=
-      fmt::format("\n{:<40} {:>16} {:>16} {:>7} {:>7}\n", "setting", "allocated B", "reserved B", "ratio", "retries");
+      fmt::format("\n{:<54} {:>16} {:>16} {:>7} {:>7}\n", "setting", "allocated B", "reserved B", "ratio", "retries");
   for (const ReplayRow& row : table.rows) {
     const double ratio = static_cast<double>(row.reserved_peak.count) /
                          static_cast<double>(std::max<std::int64_t>(row.allocated_peak.count, 1));
-    out += fmt::format("{:<40} {:>16} {:>16} {:>7.3f} {:>7}", printable(row.setting), grouped(row.allocated_peak.count),
+    out += fmt::format("{:<54} {:>16} {:>16} {:>7.3f} {:>7}", printable(row.setting), grouped(row.allocated_peak.count),
                        grouped(row.reserved_peak.count), ratio, row.retries);
     if (row.out_of_memory_row) out += fmt::format("  out of memory at row {}", *row.out_of_memory_row);
+    if (row.lower_bound && *row.lower_bound == row.reserved_peak) out += "  none is lower";
+    if (row.lower_bound && *row.lower_bound < row.reserved_peak)
+      out += fmt::format("  none is below {}", grouped(row.lower_bound->count));
+    if (row.above_capacity) out += "  above the capacity";
     out += "\n";
   }
   for (const std::string& warning : table.warnings) out += "warning: " + printable(warning) + "\n";
@@ -77,7 +81,9 @@ std::string replay_json(const ReplayTable& table) {
                                {"allocated_peak_bytes", row.allocated_peak.count},
                                {"reserved_peak_bytes", row.reserved_peak.count},
                                {"retries", row.retries},
-                               {"out_of_memory_row", row.out_of_memory_row ? Json(*row.out_of_memory_row) : Json()}});
+                               {"out_of_memory_row", row.out_of_memory_row ? Json(*row.out_of_memory_row) : Json()},
+                               {"lower_bound_bytes", or_null(row.lower_bound)},
+                               {"above_capacity", row.above_capacity}});
   out["warnings"] = table.warnings;
   return out.dump(2) + "\n";
 }

@@ -1,4 +1,5 @@
 #include "tidemark/report/text.hpp"
+#include "tidemark/report/fragmentation_text.hpp"
 #include "tidemark/report/holding.hpp"
 
 #include <fmt/format.h>
@@ -45,6 +46,7 @@ class Page {
     if (!chart.empty()) text_ += "\n" + chart;
     make_up();
     tensors();
+    if (s_.allocator.fragmentation) text_ += fragmentation_text(*s_.allocator.fragmentation, style_);
     cost();
     textbook();
     steps();
@@ -89,8 +91,29 @@ class Page {
     if (s_.reserved_peak)
       labelled("Reserved", pretty(*s_.reserved_peak) + exactly(*s_.reserved_peak) + "  at most, for " +
                                pretty(*s_.allocated_peak) + " allocated");
+    steady();
+    arena();
     fit();
     policy(peak.bytes);
+  }
+
+  void steady() {
+    if (!s_.allocator.steady) return;
+    const SteadyState& steady = *s_.allocator.steady;
+    labelled("Steady", steady.first
+                           ? fmt::format("every step from step {} on is like the one before, with at most {} "
+                                         "reserved ({} steps replayed)",
+                                         *steady.first, pretty(steady.reserved), steady.replayed)
+                           : fmt::format("not within {} steps: the reserved bytes go on changing", steady.replayed));
+  }
+
+  void arena() {
+    if (!s_.allocator.arena) return;
+    const ArenaFigures& a = *s_.allocator.arena;
+    const std::string gap =
+        a.height == a.live_peak ? "as high as the live peak" : pretty(a.height - a.live_peak) + " above the live peak";
+    const std::string bound = a.height == a.lower_bound ? "none is lower" : "none is below " + pretty(a.lower_bound);
+    labelled("Arena", fmt::format("a fixed address for each of {} storages: {}; {}", grouped(a.storages), gap, bound));
   }
 
   void policy(Bytes peak) {
@@ -111,7 +134,7 @@ class Page {
     text_ += paint(Ink::bold, left("Fits", label_width)) + answer;
     if (s_.out_of_memory) {
       text_ += ", the allocator runs out of memory\n";
-      labelled("", out_of_memory_text(*s_.out_of_memory));
+      labelled("", printable(out_of_memory_text(*s_.out_of_memory)));
       return;
     }
     const std::string by =

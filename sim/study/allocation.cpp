@@ -13,8 +13,6 @@
 namespace tidemark {
 namespace {
 
-std::string bytes(Bytes amount) { return fmt::format("{} ({} B)", pretty(amount), amount.count); }
-
 Allocation with_caching(const Scenario& scenario, const Step& step) {
   Allocation out;
   std::deque<CachingModel> models;
@@ -22,10 +20,10 @@ Allocation with_caching(const Scenario& scenario, const Step& step) {
   for (int rank = 0; rank < step.ranks; ++rank) seams.push_back(&models.emplace_back(*scenario.caching));
   out.timeline = simulate(step, scenario.device, seams);
   out.notes = contradictions(*scenario.caching);
-  for (const CachingModel& model : models)
-    if (const auto retries = model.allocator().counters().retries; retries > 0)
-      out.notes.push_back(fmt::format("the allocator gave back its whole cache {} time{} and asked the device again",
-                                      retries, retries == 1 ? "" : "s"));
+  for (const CachingModel& model : models) out.findings.retries += model.allocator().counters().retries;
+  if (const auto retries = out.findings.retries; retries > 0)
+    out.notes.push_back(fmt::format("the allocator gave back its whole cache {} time{} and asked the device again",
+                                    retries, retries == 1 ? "" : "s"));
   if (auto& failed = out.timeline.out_of_memory) {
     const CachingModel& model = models[static_cast<std::size_t>(step.storages[failed->storage].rank)];
     failed->shortage =
@@ -36,29 +34,37 @@ Allocation with_caching(const Scenario& scenario, const Step& step) {
 
 /// One arrangement for all events: the arena is reserved from the first event on.
 Allocation with_arena(const Scenario& scenario, const Step& step) {
-  Allocation out{simulate(step, scenario.device), {}};
+  Allocation out{.timeline = simulate(step, scenario.device), .findings = {}, .arena = {}, .notes = {}};
   if (step.ranks > 1) {
     out.notes.emplace_back("allocator 'arena' is modelled for one rank; live bytes only");
     return out;
   }
-  const Arena arena = make_arena(lifetimes(out.timeline, step));
+  const std::vector<Lifetime> lives = lifetimes(out.timeline, step);
+  out.arena = make_arena(lives);
+  const Bytes height = out.arena->height;
   for (const MemoryEvent& event : out.timeline.events) {
     out.timeline.allocator.allocated.push_back(event.live);
     out.timeline.allocator.active.push_back(event.live);
-    out.timeline.allocator.reserved.push_back(arena.height);
-    out.timeline.allocator.inactive_split.push_back(arena.height - event.live);
+    out.timeline.allocator.reserved.push_back(height);
+    out.timeline.allocator.inactive_split.push_back(height - event.live);
   }
-  out.notes.push_back(fmt::format("an arena of {} holds every storage at a fixed address; no arena is below {}",
-                                  bytes(arena.height), bytes(arena.lower_bound)));
+  out.findings.arena =
+      ArenaFigures{height, out.arena->lower_bound, out.timeline.peak, static_cast<std::int64_t>(lives.size())};
   return out;
 }
 
 }  // namespace
 
 Allocation simulate_with_allocator(const Scenario& scenario, const Step& step) {
-  if (scenario.caching) return with_caching(scenario, step);
-  if (scenario.allocator == "arena") return with_arena(scenario, step);
-  return {simulate(step, scenario.device), {}};
+  Allocation out;
+  if (scenario.caching)
+    out = with_caching(scenario, step);
+  else if (scenario.allocator == "arena")
+    out = with_arena(scenario, step);
+  else
+    out.timeline = simulate(step, scenario.device);
+  if (scenario.allocator != "live") out.findings.kind = scenario.allocator;
+  return out;
 }
 
 }  // namespace tidemark

@@ -6,6 +6,8 @@
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/formula/formula.hpp"
 #include "tidemark/plan/describe.hpp"
+#include "tidemark/study/fragmentation.hpp"
+#include "tidemark/study/steady_state.hpp"
 
 namespace tidemark {
 namespace {
@@ -74,7 +76,7 @@ ScenarioFacts plain_facts(const Scenario& scenario) {
   facts.device = scenario.device.name;
   facts.usable = usable_bytes(scenario);
   if (facts.usable && facts.device.empty()) facts.device = "the device";
-  if (scenario.allocator != "live") facts.allocator = scenario.allocator;
+  if (scenario.allocator != "live") facts.allocator.kind = scenario.allocator;
   facts.non_torch = scenario.device.non_torch;
   facts.flops_per_second = scenario.device.flops[static_cast<std::size_t>(scenario.training.dtypes.compute)];
   if (scenario.budget) facts.budget = *scenario.budget - scenario.device.non_torch;
@@ -83,6 +85,9 @@ ScenarioFacts plain_facts(const Scenario& scenario) {
 
 ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   ScenarioFacts facts = plain_facts(scenario);
+  facts.allocator = run.findings;
+  facts.allocator.fragmentation = find_fragmentation(scenario, run.step, run.timeline);
+  facts.allocator.steady = find_steady_state(scenario, run.plan);
   facts.warnings = run.plan.warnings;
   facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
   if (!recomputes(run.plan)) return facts;

@@ -55,6 +55,8 @@ Run run(const Scenario& scenario) {
     result.step = lower(scenario, result.plan);
     Allocation allocation = simulate_with_allocator(scenario, result.step);
     result.timeline = std::move(allocation.timeline);
+    result.findings = std::move(allocation.findings);
+    result.arena = std::move(allocation.arena);
     result.notes = std::move(allocation.notes);
     return result;
   } catch (const InputError& error) {

@@ -1,8 +1,10 @@
 #include "tidemark/study/replay.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
+#include "tidemark/engine/arena.hpp"
 #include "tidemark/engine/caching_allocator.hpp"
 #include "tidemark/input/caching_settings.hpp"
 #include "tidemark/input/recording.hpp"
@@ -86,7 +88,12 @@ class TideScan {
 class Candidate {
  public:
   Candidate(std::string name, const CachingSettings& settings)
-      : row_{std::move(name), {}, {}, 0, {}}, allocator_(settings) {}
+      : row_{.setting = std::move(name),
+             .allocated_peak = {},
+             .reserved_peak = {},
+             .retries = 0,
+             .out_of_memory_row = {}},
+        allocator_(settings) {}
 
   void start(Bytes before) {
     if (before.count > 0 && !allocator_.allocate(before)) row_.out_of_memory_row = 0;
@@ -119,14 +126,127 @@ class Candidate {
   std::unordered_map<std::uint64_t, BlockId> blocks_;
 };
 
+/// From when to when the blocks of a recording live: by its own times where these tell (a block lives for a while, and
+/// what ends at a time comes before what begins then), else by the number of the event.
+class Lives {
+ public:
+  explicit Lives(std::size_t most) : most_(most) {}
+
+  void start(Bytes before) {
+    if (before.count > 0) add(before);
+  }
+  void take(const RecordedEvent& event) {
+    time_ = event.time;
+    if (number_++ == 0)
+      for (Lifetime& before : by_time_) before.lower = time_;
+    if (is_full() || event.what == What::category) return;
+    if (event.what == What::alloc) {
+      last_alloc_ = time_;
+      open_[event.block] = by_number_.size();
+      add(event.bytes);
+      return;
+    }
+    const auto found = open_.find(event.block);
+    by_number_[found->second].upper = number_;
+    by_time_[found->second].upper = time_;
+    if (last_alloc_ == time_) times_tell_ = false;
+    open_.erase(found);
+  }
+  bool is_full() const { return by_number_.size() > most_; }
+  /// What is never freed lives to the end.
+  std::vector<Lifetime> lifetimes() && {
+    for (std::size_t i = 0; i < by_number_.size(); ++i)
+      if (by_number_[i].upper == 0) {
+        by_number_[i].upper = number_ + 1;
+        by_time_[i].upper = time_ + 1;
+      }
+    return std::move(times_tell_ ? by_time_ : by_number_);
+  }
+
+ private:
+  void add(Bytes bytes) {
+    by_number_.push_back({number_, 0, bytes});
+    by_time_.push_back({time_, 0, bytes});
+  }
+  std::size_t most_;
+  std::int64_t number_ = 0, time_ = 0;
+  std::optional<std::int64_t> last_alloc_;  // its time
+  bool times_tell_ = true;
+  std::vector<Lifetime> by_number_, by_time_;
+  std::unordered_map<std::uint64_t, std::size_t> open_;  // by block
+};
+
+ReplayRow arena_row(const std::vector<Lifetime>& lives, const std::optional<Bytes>& capacity) {
+  std::optional<Arena> arena;
+  if (capacity) arena = fit_arena(lives, *capacity);
+  if (!arena) arena = make_arena(lives);
+  return {.setting = "arena (static addresses)",
+          .allocated_peak = most_alive(lives),
+          .reserved_peak = arena->height,
+          .retries = 0,
+          .out_of_memory_row = {},
+          .lower_bound = arena->lower_bound,
+          .above_capacity = capacity && arena->height > *capacity};
+}
+
+constexpr std::size_t most_arena_blocks = 1'000'000;
+constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+
 const std::vector<std::string> settings_worth_a_look = {"",
                                                         "expandable_segments:True",
+                                                        "expandable_segments:True,roundup_power2_divisions:4",
                                                         "max_split_size_mb:64",
                                                         "max_split_size_mb:128",
                                                         "max_split_size_mb:512",
                                                         "roundup_power2_divisions:4",
                                                         "roundup_power2_divisions:8",
                                                         "roundup_power2_divisions:16"};
+/// PyTorch collects only under a memory fraction.
+const std::vector<std::string> collecting_settings = {"garbage_collection_threshold:0.6,memory_fraction:1",
+                                                      "garbage_collection_threshold:0.8,memory_fraction:1"};
+
+/// Allocators that one reading of the recording serves.
+class Candidates {
+ public:
+  Candidates(const std::vector<std::string>& confs, const std::optional<Bytes>& capacity, ReplayTable& table) {
+    for (const std::string& conf : confs) {
+      CachingSettings settings = parse_alloc_conf(conf);
+      settings.capacity = capacity;
+      for (const std::string& warning : contradictions(settings)) table.warnings.push_back(conf + ": " + warning);
+      all_.emplace_back(conf.empty() ? "default" : conf, settings);
+      all_.back().start(table.before);
+    }
+  }
+  void take(const RecordedEvent& event) {
+    for (Candidate& candidate : all_) candidate.take(event);
+  }
+  void add_rows(ReplayTable& table) const {
+    for (const Candidate& candidate : all_) table.rows.push_back(candidate.row());
+  }
+
+ private:
+  std::vector<Candidate> all_;
+};
+
+/// The first reading: how high and how low.
+void read_levels(const std::string& recording, ReplayTable& out) {
+  Levels levels;
+  Bytes lowest_since;  // the highest level so far
+  read_recording(recording, [&](const RecordedEvent& event) {
+    levels.take(event);
+    ++out.events;
+    if (levels.level() > out.peak || out.events == 1) {
+      out.peak = levels.level();
+      lowest_since = out.peak;
+    }
+    lowest_since = std::min(lowest_since, levels.level());
+    if (event.reserved) out.recorded_reserved = std::max(out.recorded_reserved.value_or(Bytes{}), *event.reserved);
+  });
+  out.before = levels.before();
+  out.end = levels.level();
+  out.floor = lowest_since;
+  if (levels.any_category()) out.category_peaks = levels.category_peaks();
+}
 
 }  // namespace
 
@@ -134,46 +254,54 @@ ReplayTable replay(const ReplayRequest& request) {
   std::vector<std::string> confs = request.confs;
   if (request.all_settings) confs.insert(confs.begin(), settings_worth_a_look.begin(), settings_worth_a_look.end());
   if (confs.empty()) confs.emplace_back();
+  for (const std::string& conf : confs) (void)parse_alloc_conf(conf);  // a mistake is said before anything is read
   ReplayTable out;
   out.recording = request.recording;
-  std::vector<Candidate> candidates;
-  for (const std::string& conf : confs) {
-    CachingSettings settings = parse_alloc_conf(conf);
-    settings.capacity = request.capacity;
-    for (const std::string& warning : contradictions(settings)) out.warnings.push_back(conf + ": " + warning);
-    candidates.emplace_back(conf.empty() ? "default" : conf, settings);
-  }
+  read_levels(request.recording, out);
 
-  Levels first;
-  Bytes lowest_since;  // the highest level so far
-  read_recording(request.recording, [&](const RecordedEvent& event) {
-    first.take(event);
-    ++out.events;
-    if (first.level() > out.peak || out.events == 1) {
-      out.peak = first.level();
-      lowest_since = out.peak;
-    }
-    lowest_since = std::min(lowest_since, first.level());
-    if (event.reserved) out.recorded_reserved = std::max(out.recorded_reserved.value_or(Bytes{}), *event.reserved);
-  });
-  out.before = first.before();
-  out.end = first.level();
-  out.floor = lowest_since;
-  if (first.any_category()) out.category_peaks = first.category_peaks();
-
+  Candidates candidates(confs, request.capacity, out);
+  Lives lives(request.arena ? no_limit : most_arena_blocks);
+  const bool with_arena = request.arena || request.all_settings;
   Levels levels;
   TideScan tides(out.floor, out.peak);
   if (out.before.count > 0) tides.start(out.before);
-  for (Candidate& candidate : candidates) candidate.start(out.before);
+  if (with_arena) lives.start(out.before);
   read_recording(request.recording, [&](const RecordedEvent& event) {
     levels.take(event);
     const bool autograd_freed = event.what == What::free && event.category == static_cast<int>(autograd_detail);
     tides.take(levels, autograd_freed);
-    for (Candidate& candidate : candidates) candidate.take(event);
+    candidates.take(event);
+    if (with_arena) lives.take(event);
   });
   out.tides = std::move(tides).tides();
-  for (const Candidate& candidate : candidates) out.rows.push_back(candidate.row());
+  candidates.add_rows(out);
+  if (request.all_settings) {
+    const Bytes limit = request.capacity.value_or(out.rows.front().reserved_peak);
+    Candidates collecting(collecting_settings, limit, out);
+    read_recording(request.recording, [&](const RecordedEvent& event) { collecting.take(event); });
+    collecting.add_rows(out);
+    if (!request.capacity)
+      out.warnings.push_back("garbage collection needs a limit: without --capacity it has what the default reserved, " +
+                             to_string(limit) + " B");
+  }
+  if (with_arena && lives.is_full())
+    out.warnings.emplace_back("more than a million blocks: no arena without --arena");
+  else if (with_arena)
+    out.rows.push_back(arena_row(std::move(lives).lifetimes(), request.capacity));
   return out;
+}
+
+std::vector<Lifetime> recorded_lifetimes(const std::string& recording) {
+  Levels levels;
+  Lives lives(no_limit);
+  bool first = true;
+  read_recording(recording, [&](const RecordedEvent& event) {
+    levels.take(event);
+    if (first) lives.start(levels.before());
+    first = false;
+    lives.take(event);
+  });
+  return std::move(lives).lifetimes();
 }
 
 }  // namespace tidemark

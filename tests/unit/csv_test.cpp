@@ -54,9 +54,12 @@ TEST_CASE("csv: an allocator's columns are filled as far as they go") {
   Timeline timeline = simulate(made.step, {});
   timeline.allocator.allocated = {{512}};
   timeline.allocator.reserved = {{2097152}};
+  timeline.allocator.active = {{1024}};
+  timeline.allocator.inactive_split = {{2096128}};
   const std::string text = written(write_timeline_csv, made.step, timeline);
-  CHECK(text.find("7,7,512,2097152,0\n") != std::string::npos);
-  CHECK(text.find("7,0,,,0\n") != std::string::npos);
+  CHECK(text.find(",id,active_bytes,inactive_split_bytes\n") != std::string::npos);
+  CHECK(text.find("7,7,512,2097152,0,1024,2096128\n") != std::string::npos);
+  CHECK(text.find("7,0,,,0,,\n") != std::string::npos);
 }
 
 TEST_CASE("csv: long exports come in pieces, in order and whole") {

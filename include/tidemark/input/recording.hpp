@@ -1,7 +1,8 @@
 /// What did a run allocate and free, as somebody recorded it?
 ///
 /// One reader for every recording, told apart by what is in the file; each may be gzipped:
-///   our timeline CSV (docs/output.md; not gzipped);
+///   our timeline CSV (docs/output.md);
+///   minimalloc's CSV (id,lower,upper,size, and offset where addresses are given);
 ///   HTA's event CSV (t_us,addr,bytes,total_allocated,total_reserved; a negative size frees);
 ///   torch.profiler's raw memory timeline ([[t_ns, action, bytes, category], ...]);
 ///   torch.profiler's Chrome trace (its "[memory]" events);
@@ -34,8 +35,9 @@ struct RecordedEvent {
   std::optional<Bytes> total = {}, reserved = {};  // as recorded, after the event
 };
 
-/// Hands out the events one by one. CSV and raw timelines need not fit in memory; of a Chrome trace the memory events
-/// alone are held (56 bytes each, 32 million at most), of a snapshot all (64 million values at most).
+/// Hands out the events one by one. CSV (but minimalloc's, which is in no order) and raw timelines need not fit in
+/// memory; of a Chrome trace the memory events alone are held (56 bytes each, 32 million at most), of a snapshot all
+/// (64 million values at most).
 ///
 /// Throws InputError naming the row: a size that is 0 or negative, a free of an unknown block or of another size, an
 /// address in use, a time that goes back, a running total that is not the sum, a file that was cut off, one that is

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,10 +12,12 @@
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/referee.hpp"
 
+struct gzFile_s;  // zlib.h
+
 namespace tidemark {
 
-/// Reads a timeline CSV (docs/output.md) row by row, so that the file need not fit in memory. Columns may stand in any
-/// order; allocated_bytes and reserved_bytes may be missing. Every fault is an InputError that names the line: a
+/// Reads a timeline CSV (docs/output.md), plain or gzipped, row by row, so that the file need not fit in memory.
+/// Columns may stand in any order; the allocator's may be missing. Every fault is an InputError that names the line: a
 /// column that is missing, unknown or repeated, a cell that is not what its column holds, a row too long or too short,
 /// a blank line, a `seq` that does not count up from 0, a file that ends in the middle of a line.
 ///
@@ -43,7 +44,7 @@ class TimelineReader {
   [[noreturn]] void fail(const std::string& message) const;
 
   std::string path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file_;
   std::vector<char> buffer_;
   std::size_t at_ = 0, end_ = 0;
   int line_ = 1, row_line_ = 0;

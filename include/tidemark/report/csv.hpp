@@ -17,13 +17,11 @@ namespace tidemark {
 /// Takes the text piece by piece, in order; may throw to stop the export.
 using TextSink = std::function<void(std::string_view)>;
 
-/// One row an alloc or free, in the timeline's order; what is alive at the start comes first.
+/// One row an alloc or free, in the timeline's order; what is alive at the start comes first. The last two columns are
+/// there with an allocator model only.
 void write_timeline_csv(const Step& step, const Timeline& timeline, const TextSink& sink);
 /// One row an op, in host issue order.
 void write_ops_csv(const Step& step, const Timeline& timeline, const TextSink& sink);
-
-/// The column names, in order: what a reader must find.
-std::vector<std::string> timeline_csv_columns();
 
 /// A text as one CSV field, in quotes where it needs them.
 std::string csv_field(std::string_view text);

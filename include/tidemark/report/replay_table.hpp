@@ -25,6 +25,8 @@ struct ReplayRow {
   Bytes allocated_peak, reserved_peak;
   std::int64_t retries = 0;
   std::optional<std::int64_t> out_of_memory_row;
+  std::optional<Bytes> lower_bound = {};  // of an arena: none is lower
+  bool above_capacity = false;            // of an arena
   friend bool operator==(const ReplayRow&, const ReplayRow&) = default;
 };
 

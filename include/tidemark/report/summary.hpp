@@ -11,6 +11,7 @@
 #include "tidemark/base/vocabulary.hpp"
 #include "tidemark/engine/timeline.hpp"
 #include "tidemark/program/training.hpp"
+#include "tidemark/report/allocator_findings.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/report/textbook.hpp"
 #include "tidemark/step/step.hpp"
@@ -29,7 +30,7 @@ struct ScenarioFacts {
   Bytes non_torch;                          // bytes outside the framework
   double flops_per_second = 0;              // of the device in the compute data type; 0 is not known
   std::optional<Bytes> budget;              // in place of `usable`; non-torch bytes are taken off here too
-  std::string allocator;                    // the model's kind; "" without one
+  AllocatorFindings allocator;              // its kind is "" without a model
   std::string policy;                       // what runs again, in a sentence; "" when nothing does
   std::optional<Bytes> no_checkpoint_peak;  // of the same scenario under policy none
   std::optional<Textbook> textbook;         // a policy of equal layers in segments of K
@@ -116,7 +117,7 @@ struct Summary {
   std::optional<std::string> by;  // "reserved" where an allocator ran, else "live": what was held against the limit
   std::optional<bool> fits;       // false when out of memory, even without a limit
   std::optional<Bytes> margin;    // of the limit; out of memory: what is missing, below 0
-  std::string allocator;          // the model's kind; "" when only live bytes ran
+  AllocatorFindings allocator;    // its kind is "" when only live bytes ran
   std::optional<OutOfMemoryFigures> out_of_memory;
   std::size_t events = 0;
   std::size_t ops = 0;

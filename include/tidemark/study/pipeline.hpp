@@ -1,13 +1,16 @@
 /// The whole program in five calls: scenario, plan, step, timeline, summary.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tidemark/engine/arena.hpp"
 #include "tidemark/engine/timeline.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
+#include "tidemark/report/allocator_findings.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
@@ -17,6 +20,8 @@ struct Run {
   Plan plan;
   Step step;
   Timeline timeline;
+  AllocatorFindings findings = {};
+  std::optional<Arena> arena = {};
   std::vector<std::string> notes = {};  // the allocator's
 };
 

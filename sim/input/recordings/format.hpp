@@ -30,6 +30,7 @@ using FormatPtr = std::unique_ptr<Format>;
 
 FormatPtr open_event_csv(const std::string& path);
 FormatPtr open_timeline_csv(const std::string& path);
+FormatPtr open_lifetimes_csv(const std::string& path);
 FormatPtr open_raw_timeline(const std::string& path);
 /// `device`: "cpu", "cuda:N", or "" for the only one.
 FormatPtr open_trace(const std::string& path, const std::string& device);

@@ -23,9 +23,14 @@ constexpr std::string_view event_csv_header = "t_us,addr,bytes,total_allocated,t
 
 /// The first characters of a file, unpacked, without the space before them.
 std::string beginning(const std::string& path) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
   recordings::UnpackedFile file(path);
-  std::string text(std::size_t{1} << 16, '\0');
-  text.resize(static_cast<std::size_t>(file.rdbuf()->sgetn(text.data(), static_cast<std::streamsize>(text.size()))));
+  std::string text;
+  try {
+    for (char c = 0; text.size() < enough && file.get(c);) text += c;
+  } catch (const InputError&) {
+    if (text.empty()) throw;  // else its reader says after which row it was cut off
+  }
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first == std::string::npos ? "" : text.substr(first);
 }
@@ -37,16 +42,23 @@ bool is_trace(std::string_view text) {
   return text.starts_with('[') && second != std::string_view::npos && text[second] == '{';
 }
 
+/// minimalloc's, whose columns may stand in any order.
+bool is_lifetimes(std::string_view text) {
+  const std::string_view header = text.substr(0, text.find('\n'));
+  return header.find("lower") != std::string_view::npos && header.find("upper") != std::string_view::npos;
+}
+
 recordings::FormatPtr opened(const std::string& path, const std::string& device) {
   const std::string text = beginning(path);
   if (text.starts_with(event_csv_header)) return recordings::open_event_csv(path);
   if (text.starts_with("seq,")) return recordings::open_timeline_csv(path);
+  if (is_lifetimes(text)) return recordings::open_lifetimes_csv(path);
   if (text.starts_with('\x80')) return recordings::open_snapshot(path, device);
   if (is_trace(text)) return recordings::open_trace(path, device);
   if (text.starts_with('[')) return recordings::open_raw_timeline(path);
   fail(path, 1,
-       "expected a timeline CSV, an event CSV (t_us,addr,bytes,...), a raw memory timeline or Chrome trace (JSON), or "
-       "a memory snapshot (pickle)");
+       "expected a timeline CSV, an event CSV (t_us,addr,bytes,...), lifetimes (id,lower,upper,size), a raw memory "
+       "timeline or Chrome trace (JSON), or a memory snapshot (pickle)");
 }
 
 /// Is what is recorded possible at all?
@@ -119,7 +131,13 @@ RecordingReader::RecordingReader(RecordingReader&&) noexcept = default;
 RecordingReader& RecordingReader::operator=(RecordingReader&&) noexcept = default;
 
 std::optional<RecordedEvent> RecordingReader::next() {
-  std::optional<RecordedEvent> event = state_->format->next();
+  std::optional<RecordedEvent> event;
+  try {
+    event = state_->format->next();
+  } catch (const InputError& error) {
+    if (error.where().line > 0 || state_->row == 0) throw;
+    fail(state_->path, state_->row, error.message() + " after this row");
+  }
   if (!event) return event;
   state_->row = event->row;
   state_->checker.check(*event);

@@ -141,6 +141,17 @@ void write_policy(JsonWriter& out, const Summary& summary) {
   out.member("textbook_bytes", summary.textbook ? std::optional(summary.textbook->formula) : std::nullopt);
 }
 
+/// Of the last step. Absent where nothing is copied.
+void write_offload(JsonWriter& out, const OffloadFigures& offload) {
+  out.begin_object("offload");
+  out.member("copies", offload.copies);
+  out.member("moved_out_bytes", offload.moved_out);
+  out.member("moved_in_bytes", offload.moved_in);
+  out.member("host_peak_bytes", offload.host_peak);
+  out.member("copying_ns", offload.copying);
+  out.end_object();
+}
+
 /// Of all stages, whichever the rest is about. Absent on one device.
 void write_pipeline(JsonWriter& out, const PipelineFigures& pipeline) {
   out.member("worst_stage", pipeline.worst);
@@ -197,6 +208,7 @@ std::string summary_json(const Summary& summary) {
   for (const std::string& warning : summary.warnings) out.element(warning);
   out.end_array();
   write_steps(out, summary);
+  if (summary.offload.copies > 0) write_offload(out, summary.offload);
   if (summary.pipeline) write_pipeline(out, *summary.pipeline);
   out.end_object();
   return out.take();

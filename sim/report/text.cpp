@@ -96,6 +96,7 @@ class Page {
     arena();
     fit();
     policy(peak.bytes);
+    offload();
   }
 
   void steady() {
@@ -225,6 +226,17 @@ class Page {
       text_ += "  " + right(pretty(tensor.bytes), 9) + "  " + right(pretty(tensor.drop), 9) + "  " +
                left(shortened(style_, tensor.tensor, name), name) + "  " +
                shortened(style_, holder(tensor, brief), room - name) + "\n";
+  }
+
+  /// What a reader of an offload asks: how much of the host, and does it hide?
+  void offload() {
+    const OffloadFigures& o = s_.offload;
+    if (o.copies == 0) return;
+    const Nanos waits = s_.last().time.exposed;
+    labelled("Offload", fmt::format("{} to the host and {} back, at most {} there; {} of copies, for which computation "
+                                    "waits {}",
+                                    pretty(o.moved_out), pretty(o.moved_in), pretty(o.host_peak), pretty(o.copying),
+                                    waits.count == 0 ? "nothing: they hide" : pretty(waits)));
   }
 
   void stages() {

@@ -38,26 +38,25 @@ void Emitter::release(StorageId id, Stream stream) {
     step_.instructions.push_back({Do::free, stream, op_, id});
 }
 
-void Emitter::compute(const std::vector<StorageId>& touched) {
-  read(touched);
-  step_.instructions.push_back({Do::compute, step_.ops[op_].stream, op_, op_});
-}
-
 void Emitter::copy_and_wait(const std::vector<StorageId>& touched) {
-  read(touched);
-  const Stream stream = step_.ops[op_].stream;
-  const std::uint32_t done = step_.events++;
-  step_.instructions.push_back({Do::copy, stream, op_, op_});
-  step_.instructions.push_back({Do::record, stream, op_, done});
-  step_.instructions.push_back({Do::wait, Stream::compute, op_, done});
+  copy(touched);
+  wait(record(step_.ops[op_].stream), Stream::compute);
 }
 
-void Emitter::read(const std::vector<StorageId>& touched) {
+void Emitter::run(Do what, const std::vector<StorageId>& touched) {
   StepOp& op = step_.ops[op_];
   op.read_begin = static_cast<std::uint32_t>(step_.reads.size());
   for (const StorageId id : touched)
     if (step_.storages[id].bytes.count > 0) step_.reads.push_back(id);
   op.read_end = static_cast<std::uint32_t>(step_.reads.size());
+  step_.instructions.push_back({what, op.stream, op_, op_});
 }
+
+std::uint32_t Emitter::record(Stream stream) {
+  step_.instructions.push_back({Do::record, stream, op_, step_.events});
+  return step_.events++;
+}
+
+void Emitter::wait(std::uint32_t event, Stream stream) { step_.instructions.push_back({Do::wait, stream, op_, event}); }
 
 }  // namespace tidemark

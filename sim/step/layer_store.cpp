@@ -127,9 +127,9 @@ void LayerStore::free_unheld(std::int32_t v) {
   value.plain_lost_by = acting_;
 }
 
-void LayerStore::free_saved(std::int32_t layer) {
+void LayerStore::free_saved(std::int32_t layer, Stream stream) {
   Value& value = at(layer + 1);
-  emit_.release(std::exchange(value.saved, no_id));
+  emit_.release(std::exchange(value.saved, no_id), stream);
   value.saved_lost_by = acting_;
   if (value.plain == no_id) value.plain_lost_by = acting_;
 }

@@ -1,4 +1,5 @@
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "tidemark/base/errors.hpp"
@@ -53,6 +54,9 @@ class LayerWalk {
   void drop(const PlanStep& step);
   void discard_input(std::int32_t layer);
   void discard_saved(std::int32_t layer);
+  OpId begin_copy(const PlanStep& step, std::string_view kind, Stream stream);
+  void copy_out(const PlanStep& step);
+  void copy_in(const PlanStep& step);
   void check_backward_order(std::int32_t layer, const std::string& name) const;
 
   const LayerGraph& graph_;
@@ -67,9 +71,11 @@ class LayerWalk {
   std::int16_t step_ = 0;
   bool step_has_ops_ = false;
   bool loss_done_ = false;
-  std::vector<bool> backward_done_;         // by layer
-  std::vector<LayerPart> backward_so_far_;  // by layer: `whole` when none of its parts has come
-  std::vector<std::int32_t> made_in_;       // by value: the region whose run made it; -1 is none
+  std::vector<bool> backward_done_;                                // by layer
+  std::vector<LayerPart> backward_so_far_;                         // by layer: `whole` when none of its parts has come
+  std::vector<std::optional<std::uint32_t>> moved_out_;            // by layer: when its copy to the host has ended
+  std::vector<std::pair<StorageId, std::uint32_t>> on_their_way_;  // back: read only after the event
+  std::vector<std::int32_t> made_in_;                              // by value: the region whose run made it; -1 is none
 };
 
 void LayerWalk::run(int steps) {
@@ -84,6 +90,7 @@ void LayerWalk::run(int steps) {
     backward_done_.assign(graph_.layers.size(), false);
     backward_so_far_.assign(graph_.layers.size(), LayerPart::whole);
     made_in_.assign(graph_.layers.size() + 1, -1);
+    moved_out_.assign(graph_.layers.size(), std::nullopt);
     for (position_ = 0; position_ < plan_.steps.size(); ++position_) {
       try {
         plan_step(plan_.steps[position_]);
@@ -121,10 +128,10 @@ void LayerWalk::plan_step(const PlanStep& step) {
     case Action::discard_saved:
       return discard_saved(step.layer);
     case Action::copy_out:
+      return copy_out(step);
     case Action::copy_in:
-      break;
+      return copy_in(step);
   }
-  throw InputError("layers given by numbers have no copies to move; expected compute and drop steps");
 }
 
 /// Attention's bytes are not given apart, so they go and come with the rest. A layer that does not run again before its
@@ -194,6 +201,11 @@ void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, 
 void LayerWalk::compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes) {
   const StorageId id = emit_.alloc(workspace, bytes, Category::workspace, layer);
   touched.push_back(id);
+  for (const StorageId read : touched)
+    std::erase_if(on_their_way_, [&](const auto& copy) {
+      if (copy.first == read) emit_.wait(copy.second, Stream::compute);
+      return copy.first == read;
+    });
   emit_.compute(touched);
   emit_.release(id);
 }
@@ -315,6 +327,46 @@ void LayerWalk::discard_saved(std::int32_t layer) {
     throw InputError("the saved activations of " + layer_label(graph_, layer) + " are not there to drop");
   store_.acting(emit_.step().names.id(op_name("Dxbar", graph_.is_chain ? layer + 1 : layer)));
   store_.free_saved(layer);
+}
+
+OpId LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream) {
+  const std::string name = op_name(kind, step.layer);
+  if (part(step) != LayerPart::whole)
+    throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
+  begin(name, step.layer, Phase::offload, {});
+  const auto id = static_cast<OpId>(emit_.step().ops.size() - 1);
+  StepOp& op = emit_.step().ops[id];
+  op.stream = stream;
+  op.has_time = false;
+  op.moved = counts_.saved[static_cast<std::size_t>(step.layer)];
+  return id;
+}
+
+/// What a layer saved goes to the host, its output with it; the device's storage is free when the copy has ended (M9).
+void LayerWalk::copy_out(const PlanStep& step) {
+  begin_copy(step, "Out", Stream::copy_out);
+  const StorageId saved = store_.read_saved(step.layer, op_name("Out", step.layer));
+  std::erase_if(on_their_way_, [&](const auto& copy) {
+    if (copy.first == saved) emit_.wait(copy.second, Stream::copy_out);
+    return copy.first == saved;
+  });
+  emit_.copy({saved});
+  moved_out_[static_cast<std::size_t>(step.layer)] = emit_.record(Stream::copy_out);
+  store_.free_saved(step.layer, Stream::copy_out);
+}
+
+/// Comes back into a storage of its own, made when the host asks for it: how long before it is read is the prefetch.
+void LayerWalk::copy_in(const PlanStep& step) {
+  std::optional<std::uint32_t>& moved = moved_out_[static_cast<std::size_t>(step.layer)];
+  if (!moved)
+    throw InputError(op_name("In", step.layer) + " brings back what is not on the host; expected " +
+                     op_name("Out", step.layer) + " before it");
+  begin_copy(step, "In", Stream::copy_in);
+  const StorageId saved = store_.make_saved(step.layer, op_name("In", step.layer));
+  emit_.wait(*moved, Stream::copy_in);
+  emit_.copy({saved});
+  on_their_way_.emplace_back(saved, emit_.record(Stream::copy_in));
+  moved.reset();
 }
 
 }  // namespace

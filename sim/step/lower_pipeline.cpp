@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "tidemark/base/errors.hpp"
 #include "tidemark/step/lower.hpp"
 
 namespace tidemark {
@@ -119,6 +120,15 @@ class WeightSplit {
   OpId last_ = no_id;
 };
 
+/// Passes are cut where instructions stand; copies that run beside them would cross the cuts.
+void refuse_copies(const Plan& plan) {
+  const bool copies = std::ranges::any_of(plan.steps, [](const PlanStep& step) {
+    return step.action == Action::copy_out || step.action == Action::copy_in;
+  });
+  if (copies || plan.checkpointing.kind == Checkpointing::Kind::offload)
+    throw InputError("a pipeline's stages copy nothing to the host so far; expected a policy without copies");
+}
+
 }  // namespace
 
 LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32_t count) {
@@ -142,6 +152,7 @@ LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32
 }
 
 ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool splits) {
+  refuse_copies(plan);
   ChunkStep out;
   out.step = lower(part, plan, Convention::framework, steps);
   if (splits) out.step = WeightSplit(out.step, part).split(out.weights_begin);
@@ -159,6 +170,7 @@ ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training 
   const Program& program = chunk.program;
   const auto tensor = [&](TensorId id) { return program.tensors[static_cast<std::size_t>(id)]; };
   const auto bytes = [&](TensorId id) { return program.storages[static_cast<std::size_t>(tensor(id).storage)].bytes; };
+  refuse_copies(plan);
   ChunkStep out;
   out.pieces = training.batch.accumulate = std::min(2, training.batch.accumulate);
   out.step = lower(program, plan, training, chunk.input);

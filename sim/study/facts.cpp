@@ -17,6 +17,10 @@ bool recomputes(const Plan& plan) {
 }
 
 /// What the device, or the allocator's own capacity, leaves to the framework.
+bool moves(const Plan& plan) {
+  return std::ranges::any_of(plan.steps, [](const PlanStep& step) { return step.action == Action::copy_out; });
+}
+
 std::optional<Bytes> usable_bytes(const Scenario& scenario) {
   if (scenario.caching && scenario.caching->available) return scenario.caching->available;
   const Device& device = scenario.device;
@@ -95,8 +99,8 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   facts.warnings = run.plan.warnings;
   facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
   facts.pipeline = run.pipeline;
-  if (!recomputes(run.plan)) return facts;
-  facts.policy = describe(run.plan, run.outline);
+  if (!recomputes(run.plan) && !moves(run.plan)) return facts;
+  if (recomputes(run.plan)) facts.policy = describe(run.plan, run.outline);
   facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);
   if (scenario.pipeline) return facts;  // the formula knows one device and one micro-batch
   facts.textbook = textbook_of(scenario.policy, run.outline);

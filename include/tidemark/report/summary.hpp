@@ -13,6 +13,7 @@
 #include "tidemark/program/training.hpp"
 #include "tidemark/report/allocator_findings.hpp"
 #include "tidemark/report/moment.hpp"
+#include "tidemark/report/offload.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/report/stages.hpp"
 #include "tidemark/report/textbook.hpp"
@@ -113,6 +114,7 @@ struct Summary {
   AllocatorFindings allocator;    // its kind is "" when only live bytes ran
   std::optional<OutOfMemoryFigures> out_of_memory;
   std::optional<PipelineFigures> pipeline;
+  OffloadFigures offload;  // nothing copied: all 0
   std::size_t events = 0;
   std::size_t ops = 0;
   std::vector<std::string> warnings;

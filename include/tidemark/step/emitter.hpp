@@ -24,14 +24,20 @@ class Emitter {
   /// Lets one hold go; the last one frees, when `stream` has done what was issued to it.
   void release(StorageId id, Stream stream = Stream::compute);
   /// The open op's kernel; it reads or writes these storages.
-  void compute(const std::vector<StorageId>& touched);
-  /// The open op as a copy on its own stream, which the compute stream waits for.
+  void compute(const std::vector<StorageId>& touched) { run(Do::compute, touched); }
+  /// The open op copies these to or from the host, on its stream.
+  void copy(const std::vector<StorageId>& touched) { run(Do::copy, touched); }
+  /// The same, and the compute stream waits for it.
   void copy_and_wait(const std::vector<StorageId>& touched);
+  /// An event on the stream: it has done what was issued to it so far.
+  std::uint32_t record(Stream stream);
+  /// The stream goes on when the event has come.
+  void wait(std::uint32_t event, Stream stream);
   std::int32_t holds(StorageId id) const { return holds_[id]; }
   Step& step() { return step_; }
 
  private:
-  void read(const std::vector<StorageId>& touched);
+  void run(Do what, const std::vector<StorageId>& touched);
   StorageId new_storage(std::string_view name, Bytes bytes, Category category, std::int32_t layer);
   Step& step_;
   std::vector<std::int32_t> holds_;

@@ -51,7 +51,7 @@ class LayerStore {
   /// One holder lets the plain value go; the last one frees it. A boundary used in backward may have to wait.
   void let_go(std::int32_t holder, std::int32_t v, bool in_backward);
   void free_unheld(std::int32_t v);
-  void free_saved(std::int32_t layer);
+  void free_saved(std::int32_t layer, Stream stream = Stream::compute);
   void free_gradient(std::int32_t v);
 
   std::string value_label(std::int32_t v) const;

@@ -45,7 +45,7 @@ std::int64_t Settings::integer(std::string_view name, std::int64_t fallback) {
   return *number;
 }
 
-std::string Settings::decimal(std::string_view name, std::string fallback) {
+std::string Settings::decimal(std::string_view name, const std::string& fallback) {
   const std::string written = text(name, fallback);
   if (written == fallback || parse_decimal(written)) return written;
   throw InputError(where(name), fmt::format("'{}{}' must be a decimal from 0, not '{}'", prefix_, name,

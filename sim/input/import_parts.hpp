@@ -38,7 +38,7 @@ class Settings {
   /// From 0. Throws InputError for anything else.
   std::int64_t integer(std::string_view name, std::int64_t fallback);
   /// A decimal from 0, as written.
-  std::string decimal(std::string_view name, std::string fallback);
+  std::string decimal(std::string_view name, const std::string& fallback);
   bool flag(std::string_view name, bool fallback = false);
   /// Read, and of no effect on a step's memory.
   void pass_over(std::initializer_list<std::string_view> names);

@@ -92,7 +92,7 @@ class Check {
       if (weights) chunk[2][m] = true;
     }
     for (int c = 0; c < schedule_.chunks(); ++c)
-      if (rank_of(c) == rank) complete_.push_back({c, seen[static_cast<std::size_t>(c)]});
+      if (rank_of(c) == rank) complete_.emplace_back(c, seen[static_cast<std::size_t>(c)]);
   }
 
   void check_complete() const {

@@ -126,7 +126,8 @@ BlockLibrary::BlockLibrary(int steps, int micro_batches)
       filed_(block_parts * Surroundings::count * static_cast<std::size_t>(steps * micro_batches), -1) {}
 
 std::size_t BlockLibrary::slot(BlockPart part, const Surroundings& around, int step, int micro_batch) const {
-  const auto batch = static_cast<std::size_t>(step * micro_batches_ + micro_batch);
+  const std::size_t batch =
+      static_cast<std::size_t>(step) * static_cast<std::size_t>(micro_batches_) + static_cast<std::size_t>(micro_batch);
   return (batch * block_parts + static_cast<std::size_t>(part)) * Surroundings::count + around.index();
 }
 

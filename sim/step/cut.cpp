@@ -44,7 +44,7 @@ Part Cut::part_of(OpId id) {
 
 void Cut::find_pieces() {
   const Step& step = chunk_->step;
-  pieces_.resize(static_cast<std::size_t>(step.steps * chunk_->pieces));
+  pieces_.resize(static_cast<std::size_t>(step.steps) * static_cast<std::size_t>(chunk_->pieces));
   tails_.resize(static_cast<std::size_t>(step.steps));
   OpId last = no_id;
   Piece* now = nullptr;

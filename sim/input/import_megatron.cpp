@@ -115,7 +115,7 @@ class Megatron {
     const std::string capacity = settings_.decimal("moe-expert-capacity-factor", "");
     if (!capacity.empty()) model.add("capacity_factor", capacity);
     if (settings_.flag("moe-pad-expert-input-to-capacity")) model.add("pad_to_capacity", "true");
-    out_.notes.push_back("experts get even shares of the rows; set model.imbalance for a measured load");
+    out_.notes.emplace_back("experts get even shares of the rows; set model.imbalance for a measured load");
   }
 
   /// tokenizer/tokenizer.py, _vocab_size_with_padding: up to a multiple of 128 times the tensor-parallel size.
@@ -140,7 +140,7 @@ class Megatron {
     const bool flash = settings_.flag("use-flash-attn");
     if (backend == "unfused" || backend == "local") return "eager";
     if (backend == "fused") return "fused";
-    if (backend == "auto" && !flash) out_.notes.push_back("attention-backend auto is taken as flash");
+    if (backend == "auto" && !flash) out_.notes.emplace_back("attention-backend auto is taken as flash");
     return "flash";
   }
 
@@ -251,7 +251,7 @@ class Megatron {
   /// Logging, data, schedules of the learning rate, files: nothing of a step's memory.
   void pass_over_the_rest() {
     if (settings_.text("transformer-impl", "transformer_engine") != "transformer_engine")
-      out_.unused.push_back("--transformer-impl: local (kernels are Transformer Engine's here)");
+      out_.unused.emplace_back("--transformer-impl: local (kernels are Transformer Engine's here)");
     settings_.pass_over_prefixed({"log-",
                                   "lr",
                                   "min-lr",

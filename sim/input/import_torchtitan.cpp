@@ -141,13 +141,13 @@ ImportedScenario import_torchtitan(const DocNode& root) {
       "dtype: {}\noptimizer: {}\npolicy: {}\n",
       sizes_of(name, flavor, model.where("flavor")), sequence, batch.text(), dtype.text(), step.text(),
       checkpoint_policy(checkpoint));
-  out.notes.push_back("weights are cast by autocast, as torchtitan does on one device without FSDP");
+  out.notes.emplace_back("weights are cast by autocast, as torchtitan does on one device without FSDP");
   model.pass_over({"hf_assets_path", "tokenizer_path", "print_after_conversion"});
   training.pass_over({"steps", "dataset", "dataset_path", "max_norm", "seed", "deterministic", "gc_freq", "gc_debug",
                       "global_batch_size", "mixed_precision_reduce", "enable_cpu_offload"});
   optimizer.pass_over({"lr", "eps", "beta1", "beta2", "weight_decay", "early_step_in_backward"});
   checkpoint.pass_over({"preserve_rng_state"});
-  if (compile.flag("enable")) out.unused.push_back("compile.enable: true (ops are eager here)");
+  if (compile.flag("enable")) out.unused.emplace_back("compile.enable: true (ops are eager here)");
   compile.pass_over({"components", "model", "loss", "backend"});
   for (const std::string_view degree : {"data_parallel_replicate_degree", "data_parallel_shard_degree",
                                         "tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree",

@@ -164,7 +164,7 @@ std::vector<std::string> values_at(const Study& study, std::int64_t index) {
 std::vector<std::size_t> setting_order(const Study& study) {
   std::vector<std::size_t> order(study.axes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_partition(order, [&](std::size_t i) {
+  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
     const std::string& key = study.axes[i].key;
     return key.find('.') == std::string::npos || key.ends_with(".kind");
   });

@@ -201,7 +201,7 @@ PipelineSchedule make_schedule(std::string_view name, int ranks, int chunks_per_
   check(costs.size() == static_cast<std::size_t>(ranks), "a searched schedule needs the costs of each rank");
   Bytes most;
   for (const PassCosts& cost : costs) most = std::max(most, cost.saved);
-  return zero_bubble_searched(micro_batches, costs, transfer, (name == "zb_1p" ? 1 : 2) * ranks * most);
+  return zero_bubble_searched(micro_batches, costs, transfer, std::int64_t{name == "zb_1p" ? 1 : 2} * ranks * most);
 }
 
 std::vector<int> most_in_flight(const PipelineSchedule& schedule) {

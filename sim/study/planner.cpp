@@ -125,22 +125,22 @@ class Planning {
       search_whole_step();
       if (!has_linear_solver() || evaluator_.model().layers.size() > most_rows_for_proof || answer_.bound.is_tight)
         return;
-      answer_.tried.push_back("checkmate");
+      answer_.tried.emplace_back("checkmate");
       return checkmate_plan(quick ? 0.5 : settings_.seconds / 2);
     }
     answer_.tried = {"uniform", "block"};
     uniform();
     block();
     if (kind_ == Kind::chain) {
-      answer_.tried.push_back("rotor_tight");
+      answer_.tried.emplace_back("rotor_tight");
       rotor_plan("rotor_tight", RotorVariant::tight);
       if (blocks_ <= most_layers_for_proof) {
-        answer_.tried.push_back("chain_exact");
+        answer_.tried.emplace_back("chain_exact");
         chain_exact_plan();
       }
     }
     if (kind_ != Kind::program && quick) return;
-    answer_.tried.push_back("search");
+    answer_.tried.emplace_back("search");
     const Offer offer = [&](std::string words, Plan plan, const PlanCost& cost) {
       consider({"search", std::move(words), "", std::move(plan), cost});
     };
@@ -204,8 +204,8 @@ class Planning {
     if (timed && same_rules && found.bound > 0)
       answer_.bound = {"shortest path", Nanos{found.bound * steps()}, {}, false};
     if (settings_.method != "chain_exact" || found.schedule) return;
-    answer_.notes.push_back(found.is_proven ? "proven: no schedule of a chain fits"
-                                            : "the states ran out before a schedule was found");
+    answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of a chain fits"
+                                               : "the states ran out before a schedule was found");
   }
 
   Plan ordered(const Choices& choices, RecomputeSchedule schedule) const {
@@ -284,7 +284,8 @@ class Planning {
     bound_cost(bound.cost, of,
                bound.programs > 0 ? "linear programs at " + std::to_string(bound.programs) + " moments"
                                   : "fractional knapsacks");
-    const DagSearchAnswer found = search_dag(of, budget_.count, {fewest_decodings + 10 * of.rows(), bound.cost, stop});
+    const DagSearchAnswer found =
+        search_dag(of, budget_.count, {fewest_decodings + std::int64_t{10} * of.rows(), bound.cost, stop});
     if (!found.schedule) return;
     try_schedule("search", *found.schedule, of);
     answer_.bound.is_tight = found.schedule->cost == bound.cost;
@@ -298,8 +299,8 @@ class Planning {
     bound_cost(found.bound, of, "the integer program");
     answer_.bound.is_tight = found.is_proven;
     if (!found.schedule)
-      answer_.notes.push_back(found.is_proven ? "proven: no schedule of this shape fits"
-                                              : "the time was over before a schedule was found");
+      answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of this shape fits"
+                                                 : "the time was over before a schedule was found");
   }
 
   /// As the online run goes; thrashing where repetition costs ten times the step.

@@ -25,8 +25,8 @@ using namespace tidemark;
 
 ChainCosts chain(int stages) {
   std::mt19937_64 random(1);
-  const auto between = [&](int low, int high) {
-    return static_cast<std::int64_t>(low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)));
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
   };
   ChainCosts out;
   for (int i = 0; i <= stages; ++i) {

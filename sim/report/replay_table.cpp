@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tidemark/report/terminal.hpp"
@@ -26,11 +27,13 @@ std::string replay_text(const ReplayTable& table) {
     out += fmt::format("{:>18} B  reserved at most, as recorded\n", grouped(table.recorded_reserved->count));
   if (!table.tides.empty()) {
     out += fmt::format("\n{} tides {:>16} {:>18} {:>18}\n", table.tides.size(), "floor B", "peak B", "backward end B");
-    for (std::size_t i = 0; i < table.tides.size(); ++i) {
+    constexpr std::size_t most = 40;  // the JSON has all
+    for (std::size_t i = 0; i < std::min(most, table.tides.size()); ++i) {
       const Tide& tide = table.tides[i];
       out += fmt::format("  {:<4} {:>18} {:>18} {:>18}\n", i, grouped(tide.floor.count), grouped(tide.peak.count),
                          tide.backward_end ? grouped(tide.backward_end->count) : "");
     }
+    if (table.tides.size() > most) out += fmt::format("  and {} more\n", table.tides.size() - most);
   }
   if (table.category_peaks) {
     out += "\nHighest by category\n";

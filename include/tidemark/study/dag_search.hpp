@@ -20,7 +20,7 @@ struct DagSearchOptions {
 };
 
 struct DagSearchAnswer {
-  std::optional<DagSchedule> schedule;  // the cheapest; of equal ones that of fewest runs, then of the lowest peak
+  std::optional<DagSchedule> schedule;  // the cheapest; of equal ones that of fewest runs, then the first found
   DagDecoder::Outcome stuck;            // without one: how far the last wish came
   std::int64_t decodings = 0;
 };

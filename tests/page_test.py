@@ -26,11 +26,25 @@ NASTY = 'say "a", </script><script>tidemark.errors.push("harm")</script><b>&\u20
 SECONDS = 120
 
 # Runs in the page; what it finds is the text of #probe.
-PROBE = r"""
+PROBE_FRAME = r"""
 <script>
 (async () => {
   const frame = () => new Promise(done => setTimeout(done, 60));
   while (!tidemark.ready && tidemark.errors.length === 0) await frame();
+@PROBE@    document.getElementById('theme').click();
+    await frame();
+  } catch (error) {
+    out.faults.push(error.stack);
+  }
+  const probe = document.createElement('pre');
+  probe.id = 'probe';
+  probe.textContent = JSON.stringify(out);
+  document.body.append(probe);
+})();
+</script>
+</body>"""
+
+PROBE = r"""
   const out = {errors: tidemark.errors, faults: []};
   const expect = (is, what) => { if (!is) out.faults.push(what); };
   try {
@@ -140,26 +154,11 @@ PROBE = r"""
       table.show(tide.cursor);
       expect(document.querySelectorAll('#live tbody tr').length === 0, 'the filter');
     }
-    document.getElementById('theme').click();
-    await frame();
-  } catch (error) {
-    out.faults.push(error.stack);
-  }
-  const probe = document.createElement('pre');
-  probe.id = 'probe';
-  probe.textContent = JSON.stringify(out);
-  document.body.append(probe);
-})();
-</script>
-</body>"""
+"""
 
 
 # The same for the page of a sweep.
 SWEEP_PROBE = r"""
-<script>
-(async () => {
-  const frame = () => new Promise(done => setTimeout(done, 60));
-  while (!tidemark.ready && tidemark.errors.length === 0) await frame();
   const out = {errors: tidemark.errors, faults: []};
   try {
     const {points, scatter, heat} = tidemark;
@@ -177,18 +176,7 @@ SWEEP_PROBE = r"""
       out.hover.push([settings(i), settings(scatter.picked), document.getElementById('point').textContent]);
     }
     scatter.host.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}));
-    document.getElementById('theme').click();
-    await frame();
-  } catch (error) {
-    out.faults.push(error.stack);
-  }
-  const probe = document.createElement('pre');
-  probe.id = 'probe';
-  probe.textContent = JSON.stringify(out);
-  document.body.append(probe);
-})();
-</script>
-</body>"""
+"""
 
 
 def runs_of(page):
@@ -242,7 +230,7 @@ def in_browser(chromium, page, folder, probe=PROBE):
     """What the probe finds in the page."""
     path = folder / "probe.html"
     head, tail = page.rsplit("</body>", 1)
-    path.write_text(head + probe + tail, "utf-8")
+    path.write_text(head + PROBE_FRAME.replace("@PROBE@", probe.lstrip("\n")) + tail, "utf-8")
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
                                f"--user-data-dir={profile}", "--window-size=1400,1200", "--virtual-time-budget=20000",

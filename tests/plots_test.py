@@ -13,6 +13,7 @@ import tempfile
 from harness import ROOT, Tally, run
 
 PLOT, PLOT_SWEEP = ROOT / "tools/plot_timeline.py", ROOT / "tools/plot_sweep.py"
+PLOT_FRONTIER = ROOT / "tools/plot_frontier.py"
 
 
 def plot_cases(folder, tally):
@@ -50,6 +51,22 @@ def sweep_cases(program, folder, tally):
         tally.case(f"a sweep's plot refuses {' '.join(words)}", "" if good else f"exit {code}: {err.decode()}")
 
 
+def frontier_cases(program, folder, tally):
+    code, _, err = run([program, "plan", ROOT / "scenarios/chain-heterogeneous.yaml", "--frontier", folder / "f.csv"])
+    tally.case("a front", err.decode() if code else "")
+    drawn = []
+    for _ in range(2):
+        code, _, err = run([sys.executable, PLOT_FRONTIER, f"{folder / 'f.csv'}=all methods", "-o", folder / "f.svg"])
+        drawn.append((folder / "f.svg").read_bytes() if code == 0 else b"")
+    good = b"all methods" in drawn[0]
+    tally.case("a front's plot", f"exit {code}: {err.decode()}" if not good else
+               "" if drawn[0] == drawn[1] else "the same CSV gives another file")
+    for name, said in {"t.csv": "not a front", "none.csv": "No such file"}.items():
+        code, _, err = run([sys.executable, PLOT_FRONTIER, folder / name, "-o", folder / "b.png"])
+        good = code == 2 and said in err.decode() and not (folder / "b.png").exists()
+        tally.case(f"a front's plot refuses {name}", "" if good else f"exit {code}: {err.decode()}")
+
+
 def main():
     program, tally = pathlib.Path(sys.argv[1]).resolve(), Tally()
     with tempfile.TemporaryDirectory() as home:
@@ -62,6 +79,7 @@ def main():
         if importlib.util.find_spec("matplotlib"):
             plot_cases(folder, tally)
             sweep_cases(program, folder, tally)
+            frontier_cases(program, folder, tally)
         if importlib.util.find_spec("matplotlib") and importlib.util.find_spec("pandas"):
             blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/plots.md").read_text("utf-8"), re.DOTALL)
             peak = json.loads(run([program, "run", ROOT / "scenarios/gpt2-small-every-3.yaml", "--json"])[1])["peak_bytes"]

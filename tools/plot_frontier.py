@@ -7,20 +7,11 @@ Needs matplotlib (python3-matplotlib).
 """
 import argparse
 import csv
-import sys
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+from plotting import fail, plt, save
 
 COLUMNS = {"peak_bytes", "time_ns", "total_flops", "method"}
 COLORS = ["#4477aa", "#ee6677", "#3f9e6b", "#e8a33d", "#aa77bb"]
-
-
-def fail(message):
-    print(f"plot_frontier.py: error: {message}", file=sys.stderr)
-    sys.exit(2)
 
 
 def read(path):
@@ -35,7 +26,7 @@ def read(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Pareto fronts of plans.")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("fronts", nargs="+")
     parser.add_argument("-o", "--out", action="append", required=True)
     parser.add_argument("--title", default="")
@@ -53,8 +44,7 @@ def main():
     axes.set_title(arguments.title)
     axes.grid(alpha=0.3)
     axes.legend()
-    for out in arguments.out:
-        figure.savefig(out, dpi=120)
+    save(figure, arguments.out, dpi=120)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,10 @@ import subprocess
 import sys
 import tempfile
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+from plotting import INK, plt, save
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-INK, QUIET = "#1b2733", "#5c6b7a"
+QUIET = "#5c6b7a"
 
 # What can hold the peak, in the order of the bars.
 HOLDERS = {"parameters, optimizer": "#4477aa", "gradients": "#ee6677", "saved by forward": "#3f9e6b",
@@ -156,10 +153,8 @@ def main():
     parser.add_argument("what", choices=("six", "budget"))
     parser.add_argument("-o", "--out", action="append", required=True, help="picture: .png, .svg, .pdf; repeatable")
     options = parser.parse_args()
-    matplotlib.rcParams.update({"svg.hashsalt": "tidemark", "font.size": 10})
     figure = {"six": six, "budget": budget}[options.what](options.program)
-    for path in options.out:
-        figure.savefig(path, dpi=110, metadata={"Date": None} if path.endswith((".svg", ".pdf")) else None)
+    save(figure, options.out, dpi=110)
 
 
 if __name__ == "__main__":

@@ -9,35 +9,17 @@ Points that do not fit are hollow. A cell of the heat map is the least of its po
 """
 import argparse
 import csv
-import sys
 
-import matplotlib
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
-from matplotlib.ticker import FuncFormatter, MultipleLocator  # noqa: E402
+from plotting import INK, fail, plt, save, scaled
 
 NEEDED = {"index", "peak_bytes", "time_step_ns", "flops_total", "fits", "pareto", "error"}
-INK = "#1b2733"
-
-
-def fail(message):
-    print(f"plot_sweep.py: error: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-def scaled(value, units, step):
-    """Three significant digits and a unit."""
-    units = list(units)
-    while abs(value) >= step and len(units) > 1:
-        value /= step
-        units.pop(0)
-    return f"{value:.3g} {units[0]}"
 
 
 def pretty(column, value):
     if column.endswith("_bytes"):
-        return scaled(value, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], 1024)
+        return scaled(value)
     if column.endswith("_ns"):
         return scaled(value, ["ns", "us", "ms", "s"], 1000)
     if column.startswith("flops_"):
@@ -156,15 +138,9 @@ def main():
     parser.add_argument("--value", default="peak_bytes", help="what the heat map shows")
     options = parser.parse_args()
     rows = read(options.sweep)
-    matplotlib.rcParams.update({"svg.hashsalt": "tidemark", "font.size": 10})
     figure = heat(rows, *options.heat, options.value) if options.heat else front(rows, options.x, options.y,
                                                                                  options.color or first_axis(rows))
-    for path in options.out:
-        try:
-            # No date inside: the same CSV gives the same file.
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith((".svg", ".pdf")) else None)
-        except (OSError, ValueError) as error:
-            fail(f"{path}: {error}")
+    save(figure, options.out)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,10 @@ Every event is drawn, so no peak is averaged away. Needs matplotlib (python3-mat
 """
 import argparse
 import csv
-import sys
 
-import matplotlib
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
-from matplotlib.ticker import FuncFormatter, MultipleLocator  # noqa: E402
+from plotting import fail, plt, save, scaled
 
 # The colours of `tidemark run --report`; drawn from the bottom in this order.
 COLORS = {"parameter": "#4477aa", "optimizer_state": "#e8a33d", "gradient": "#ee6677", "workspace": "#8a94a0",
@@ -22,20 +19,6 @@ COLORS = {"parameter": "#4477aa", "optimizer_state": "#e8a33d", "gradient": "#ee
 PHASES = {"initial": "#8a94a0", "forward": "#4d9de0", "loss": "#e0a800", "recompute": "#ff8c42",
           "backward": "#b86adf", "optimizer": "#3bb273", "communication": "#e15554", "offload": "#7768ae"}
 COLUMNS = {"seq", "time_ns", "step", "rank", "event", "op", "phase", "category", "bytes", "live_bytes"}
-
-
-def fail(message):
-    print(f"plot_timeline.py: error: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-def pretty(size):
-    """512 B, 1.5 MiB, 6.54 GiB."""
-    units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
-    while abs(size) >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.3g} {units[0]}"
 
 
 def read(path, rank, step):
@@ -85,16 +68,16 @@ def draw(events, by_time, budget, title):
     for left, right, phase in phase_runs(events, x):
         seen[phase] = axes.axvspan(left, right, color=PHASES[phase], alpha=0.12, linewidth=0, zorder=0)
     peak = max(range(len(events)), key=lambda i: events[i][5])
-    axes.annotate(f"peak {pretty(high)}\n{events[peak][2]} {events[peak][3]}", (x[peak], high), (0, 14),
+    axes.annotate(f"peak {scaled(high)}\n{events[peak][2]} {events[peak][3]}", (x[peak], high), (0, 14),
                   textcoords="offset points", ha="center", fontsize=9, arrowprops={"arrowstyle": "-|>"})
     if budget:
-        axes.axhline(budget, color="#c2323b", linestyle="--", linewidth=1.2, label=f"budget {pretty(budget)}")
+        axes.axhline(budget, color="#c2323b", linestyle="--", linewidth=1.2, label=f"budget {scaled(budget)}")
     top = max(high, budget or 0) * 1.2
     axes.set(xlim=(x[0], max(x[-1], x[0] + 1)), ylim=(0, max(top, 1)), xlabel="ms" if by_time else "allocations and frees",
              ylabel="live", title=title)
     step = 2 ** max(0, (int(max(top, 1)) // 4).bit_length() - 1)
     axes.yaxis.set_major_locator(MultipleLocator(step))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: pretty(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: scaled(value)))
     handles, labels = axes.get_legend_handles_labels()
     legend = axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8.5,
                          frameon=False)
@@ -119,14 +102,8 @@ def main():
     by_time = options.axis == "time"
     if by_time and events[-1][1] == events[0][1]:
         fail("no time passes in this timeline; use --axis sequence")
-    matplotlib.rcParams.update({"svg.hashsalt": "tidemark", "font.size": 10})
     figure = draw(events, by_time, options.budget, options.title)
-    for path in options.out:
-        try:
-            # No date inside: the same CSV gives the same file.
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith((".svg", ".pdf")) else None)
-        except (OSError, ValueError) as error:
-            fail(f"{path}: {error}")
+    save(figure, options.out)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "support/any_policy.hpp"
+#include "support/any_model.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/study/facts.hpp"
@@ -18,12 +18,6 @@
 using namespace tidemark;
 
 namespace {
-
-bool coin() { return number(0, 1) == 1; }
-template <class T>
-T one_of(std::initializer_list<T> values) {
-  return *rc::gen::elementOf(std::vector<T>(values));
-}
 
 void choose_training(Scenario& scenario) {
   Training& training = scenario.training;
@@ -38,15 +32,8 @@ void choose_training(Scenario& scenario) {
 Scenario any_mlp() {
   Scenario scenario;
   scenario.family = "mlp";
-  MlpSpec spec;
-  spec.layers = number(9, 16);
-  spec.rows = number(1, 9);
-  spec.width = number(1, 9);
-  spec.hidden = number(1, 9);
-  spec.style = one_of<std::string>({"matmul", "addmm", "linear", "residual", "inplace"});
-  spec.activation = spec.style == "inplace" ? "relu" : one_of<std::string>({"relu", "gelu"});
-  spec.loss = one_of<std::string>({"mse", "sum"});
-  spec.input_requires_grad = coin();
+  MlpSpec spec = any_mlp_spec(9, 16);
+  if (spec.style == "inplace") spec.activation = "relu";
   scenario.model = spec;
   scenario.training.profile = *find_profile(one_of<std::string>({"ideal", "pytorch-2.6-cpu"}));
   choose_training(scenario);
@@ -56,24 +43,7 @@ Scenario any_mlp() {
 Scenario any_transformer() {
   Scenario scenario;
   scenario.family = "transformer";
-  TransformerSpec spec;
-  const bool llama = coin();
-  spec.model_type = llama ? "llama" : "gpt2";
-  spec.layers = number(9, 14);
-  spec.kv_heads = number(1, 2);
-  spec.heads = spec.kv_heads * (llama ? 2 : 1);
-  spec.head_dim = 4;
-  spec.hidden = spec.heads * spec.head_dim;
-  spec.ffn_hidden = 4 * spec.hidden;
-  spec.vocab = 11;
-  spec.max_positions = 8;
-  spec.activation = llama ? "silu" : "gelu_new";
-  spec.gated_ffn = spec.rms_norm = spec.rotary = llama;
-  spec.qkv_bias = spec.projection_bias = spec.ffn_bias = !llama;
-  spec.tied_embeddings = coin();
-  if (coin()) spec.attention_dropout = spec.residual_dropout = spec.embedding_dropout = 0.1;
-  spec.attention = one_of<std::string>({"eager", "sdpa"});
-  scenario.model = spec;
+  scenario.model = any_transformer_spec(9, 14);
   scenario.training.profile =
       *find_profile(one_of<std::string>({"pytorch-cuda", "pytorch-2.6-cpu", "pytorch-1.13-cpu", "ideal", "megatron"}));
   scenario.training.batch.size = number(1, 2);

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "support/any_model.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/study/pipeline.hpp"
@@ -12,13 +13,6 @@
 using namespace tidemark;
 
 namespace {
-
-int number(int first, int last) { return *rc::gen::inRange(first, last + 1); }
-bool coin() { return number(0, 1) == 1; }
-template <class T>
-T one_of(std::initializer_list<T> values) {
-  return *rc::gen::elementOf(std::vector<T>(values));
-}
 
 PolicyKind any_policy() {
   switch (number(0, 7)) {
@@ -63,16 +57,7 @@ void choose_loop(Scenario& scenario) {
 Scenario any_mlp() {
   Scenario scenario;
   scenario.family = "mlp";
-  MlpSpec spec;
-  spec.layers = number(1, 6);
-  spec.rows = number(1, 9);
-  spec.width = number(1, 9);
-  spec.hidden = number(1, 9);
-  spec.style = one_of<std::string>({"matmul", "addmm", "linear", "residual", "inplace"});
-  spec.activation = one_of<std::string>({"relu", "gelu", "silu", "tanh"});
-  spec.loss = one_of<std::string>({"mse", "sum"});
-  spec.input_requires_grad = coin();
-  scenario.model = spec;
+  scenario.model = any_mlp_spec(1, 6);
   scenario.training.profile = *find_profile("ideal");
   choose_loop(scenario);
   return scenario;
@@ -81,24 +66,7 @@ Scenario any_mlp() {
 Scenario any_transformer() {
   Scenario scenario;
   scenario.family = "transformer";
-  TransformerSpec spec;
-  const bool llama = coin();
-  spec.model_type = llama ? "llama" : "gpt2";
-  spec.layers = number(1, 5);
-  spec.kv_heads = number(1, 2);
-  spec.heads = spec.kv_heads * (llama ? number(1, 2) : 1);
-  spec.head_dim = 4;
-  spec.hidden = spec.heads * spec.head_dim;
-  spec.ffn_hidden = 4 * spec.hidden;
-  spec.vocab = 11;
-  spec.max_positions = 8;
-  spec.activation = llama ? "silu" : "gelu_new";
-  spec.gated_ffn = spec.rms_norm = spec.rotary = llama;
-  spec.qkv_bias = spec.projection_bias = spec.ffn_bias = !llama;
-  spec.tied_embeddings = coin();
-  if (coin()) spec.attention_dropout = spec.residual_dropout = spec.embedding_dropout = 0.1;
-  spec.attention = one_of<std::string>({"eager", "sdpa"});
-  scenario.model = spec;
+  scenario.model = any_transformer_spec(1, 5);
   scenario.training.profile = *find_profile(one_of<std::string>({"pytorch-cuda", "ideal", "megatron"}));
   if (coin()) scenario.training.dtypes.compute = DType::bfloat16;
   scenario.training.batch.size = number(1, 2);

@@ -77,6 +77,16 @@ function inkOn(color) {
   return 0.299 * r + 0.587 * g + 0.114 * b > 145 ? '#10202c' : '#ffffff';
 }
 
+// The cursor over a canvas: dashed, from top to bottom.
+function cursorLine(context, x, height) {
+  context.strokeStyle = css('--ink');
+  context.setLineDash([3, 3]);
+  context.beginPath();
+  context.moveTo(x, 0);
+  context.lineTo(x, height);
+  context.stroke();
+}
+
 function setTheme(theme) { document.documentElement.dataset.theme = theme; }
 const isDark = () => document.documentElement.dataset.theme === 'dark';
 setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');

@@ -64,12 +64,7 @@ class Lives {
     }
     const x = tide.mark(tide.cursor) - offset;
     if (model.count === 0 || x < left || x > right) return;
-    context.strokeStyle = css('--ink');
-    context.setLineDash([3, 3]);
-    context.beginPath();
-    context.moveTo(x, 0);
-    context.lineTo(x, height);
-    context.stroke();
+    cursorLine(context, x, height);
   }
 
   under(e) {

@@ -207,13 +207,7 @@ class Overlay {
     label(context, high === 0 && low === 0 ? `${names} − ${runLetters[this.chosen]}: no difference here` :
           `${names} − ${runLetters[this.chosen]}`, area.x + 8, 12, 'left');
     if (this.models[this.chosen].count === 0) return;
-    const x = tide.mark(tide.cursor);
-    context.strokeStyle = css('--ink');
-    context.setLineDash([3, 3]);
-    context.beginPath();
-    context.moveTo(x, 0);
-    context.lineTo(x, height);
-    context.stroke();
+    cursorLine(context, tide.mark(tide.cursor), height);
   }
 }
 

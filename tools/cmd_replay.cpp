@@ -10,6 +10,7 @@ namespace tidemark::cli {
 
 int replay_command(const ReplayOptions& options) {
   ReplayRequest request{.recording = options.recording,
+                        .device = options.recorded_device,
                         .confs = options.confs,
                         .all_settings = options.all_settings,
                         .capacity = std::nullopt,
@@ -23,7 +24,7 @@ int replay_command(const ReplayOptions& options) {
   std::optional<OutputFile> file;
   if (!options.lifetimes.empty()) {
     file.emplace(options.lifetimes);
-    write_lifetimes_csv(recorded_lifetimes(options.recording), nullptr,
+    write_lifetimes_csv(recorded_lifetimes(options.recording, options.recorded_device), nullptr,
                         [&](std::string_view text) { file->write(text); });
   }
   if (options.lifetimes != "-") print(options.json ? replay_json(table) : replay_text(table));

@@ -104,6 +104,7 @@ struct CompareOptions {
 /// A recorded run through allocators.
 struct ReplayOptions {
   std::string recording;
+  std::string recorded_device;  // "cpu", "cuda:N"; "": the only one
   std::vector<std::string> confs;
   bool all_settings = false;
   bool arena = false;

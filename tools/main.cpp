@@ -204,6 +204,8 @@ class CommandLine {
     command->add_option("--conf", replay_.confs, "PYTORCH_CUDA_ALLOC_CONF to try; repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_option("--recorded-device", replay_.recorded_device,
+                        "Of a recording of several: cpu or cuda:N; default: its only GPU, else the CPU");
     command->add_flag("--all-settings", replay_.all_settings,
                       "Settings worth a look and static addresses, side by side");
     command->add_flag("--arena", replay_.arena, "Static addresses for the whole recording, too");

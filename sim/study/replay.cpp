@@ -229,10 +229,10 @@ class Candidates {
 };
 
 /// The first reading: how high and how low.
-void read_levels(const std::string& recording, ReplayTable& out) {
+void read_levels(const ReplayRequest& request, ReplayTable& out) {
   Levels levels;
   Bytes lowest_since;  // the highest level so far
-  read_recording(recording, [&](const RecordedEvent& event) {
+  read_recording(request.recording, request.device, [&](const RecordedEvent& event) {
     levels.take(event);
     ++out.events;
     if (levels.level() > out.peak || out.events == 1) {
@@ -257,7 +257,7 @@ ReplayTable replay(const ReplayRequest& request) {
   for (const std::string& conf : confs) (void)parse_alloc_conf(conf);  // a mistake is said before anything is read
   ReplayTable out;
   out.recording = request.recording;
-  read_levels(request.recording, out);
+  read_levels(request, out);
 
   Candidates candidates(confs, request.capacity, out);
   Lives lives(request.arena ? no_limit : most_arena_blocks);
@@ -266,7 +266,7 @@ ReplayTable replay(const ReplayRequest& request) {
   TideScan tides(out.floor, out.peak);
   if (out.before.count > 0) tides.start(out.before);
   if (with_arena) lives.start(out.before);
-  read_recording(request.recording, [&](const RecordedEvent& event) {
+  read_recording(request.recording, request.device, [&](const RecordedEvent& event) {
     levels.take(event);
     const bool autograd_freed = event.what == What::free && event.category == static_cast<int>(autograd_detail);
     tides.take(levels, autograd_freed);
@@ -278,7 +278,7 @@ ReplayTable replay(const ReplayRequest& request) {
   if (request.all_settings) {
     const Bytes limit = request.capacity.value_or(out.rows.front().reserved_peak);
     Candidates collecting(collecting_settings, limit, out);
-    read_recording(request.recording, [&](const RecordedEvent& event) { collecting.take(event); });
+    read_recording(request.recording, request.device, [&](const RecordedEvent& event) { collecting.take(event); });
     collecting.add_rows(out);
     if (!request.capacity)
       out.warnings.push_back("garbage collection needs a limit: without --capacity it has what the default reserved, " +
@@ -291,11 +291,11 @@ ReplayTable replay(const ReplayRequest& request) {
   return out;
 }
 
-std::vector<Lifetime> recorded_lifetimes(const std::string& recording) {
+std::vector<Lifetime> recorded_lifetimes(const std::string& recording, const std::string& device) {
   Levels levels;
   Lives lives(no_limit);
   bool first = true;
-  read_recording(recording, [&](const RecordedEvent& event) {
+  read_recording(recording, device, [&](const RecordedEvent& event) {
     levels.take(event);
     if (first) lives.start(levels.before());
     first = false;

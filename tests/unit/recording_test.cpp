@@ -31,7 +31,7 @@ class Recording {
 std::string error_of(const std::string& text) {
   const Recording file(text);
   try {
-    read_recording(file.path(), [](const RecordedEvent&) {});
+    read_recording(file.path(), "", [](const RecordedEvent&) {});
   } catch (const InputError& error) {
     return error.what();
   }

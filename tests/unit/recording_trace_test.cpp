@@ -143,7 +143,7 @@ TEST_CASE("snapshot: its ring buffer, and what is older") {
       {"freed, its request lost", pickle(snapshot(list(entry("free_completed", 16, 8)))), "'+8@16 -8@16"},
       {"the second device", pickle(snapshot(list("") + list(pair))), "+8@16 (net.py:7 forward) -8@16"},
       {"two devices", pickle(snapshot(list(pair) + list(pair))),
-       ": error: events of several devices (cuda:0, cuda:1); name one"},
+       ": error: events of several devices (cuda:0, cuda:1); name one by --recorded-device"},
       {"nothing recorded", pickle(snapshot(list(""))),
        ": error: no events; call torch.cuda.memory._record_memory_history() before the step"},
       {"another pickle", pickle(list("")),

@@ -66,7 +66,7 @@ enum class RecordingKind : std::uint8_t { none, timeline, other };
 RecordingKind recording_kind(const std::string& path);
 
 using RecordedSink = std::function<void(const RecordedEvent&)>;
-/// All events of the recording, in order.
-void read_recording(const std::string& path, const RecordedSink& sink);
+/// All events of the recording, in order; `device` as the reader takes it.
+void read_recording(const std::string& path, const std::string& device, const RecordedSink& sink);
 
 }  // namespace tidemark

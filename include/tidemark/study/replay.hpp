@@ -12,6 +12,7 @@ namespace tidemark {
 
 struct ReplayRequest {
   std::string recording;           // path
+  std::string device;              // "cpu", "cuda:N"; "": the only one
   std::vector<std::string> confs;  // PYTORCH_CUDA_ALLOC_CONF, each; none is PyTorch's defaults
   bool all_settings = false;       // those worth a look and static addresses, side by side
   std::optional<Bytes> capacity;   // of the device; without one nothing fails
@@ -26,6 +27,6 @@ ReplayTable replay(const ReplayRequest& request);
 
 /// From when to when each block of a recording lives, by its times where they tell which of two events comes first,
 /// else by the number of the event; what was alive before it is one block from the start.
-std::vector<Lifetime> recorded_lifetimes(const std::string& recording);
+std::vector<Lifetime> recorded_lifetimes(const std::string& recording, const std::string& device = "");
 
 }  // namespace tidemark

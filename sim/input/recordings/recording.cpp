@@ -162,8 +162,8 @@ RecordingKind recording_kind(const std::string& path) {
   return is_trace || text.starts_with('[') ? RecordingKind::other : RecordingKind::none;
 }
 
-void read_recording(const std::string& path, const RecordedSink& sink) {
-  RecordingReader reader(path);
+void read_recording(const std::string& path, const std::string& device, const RecordedSink& sink) {
+  RecordingReader reader(path, device);
   while (const std::optional<RecordedEvent> event = reader.next()) sink(*event);
 }
 

@@ -53,7 +53,7 @@ class Snapshot {
     }
     if (devices == 0) fail("no events; call torch.cuda.memory._record_memory_history() before the step");
     if (!wanted.empty()) fail(fmt::format("no events of '{}'; expected one of: {}", wanted, names));
-    if (devices > 1) fail(fmt::format("events of several devices ({}); name one", names));
+    if (devices > 1) fail(fmt::format("events of several devices ({}); name one by --recorded-device", names));
     return found;
   }
 

@@ -91,13 +91,12 @@ TEST_CASE("which layers have experts") {
 }
 
 TEST_CASE("ops of a layer with experts as each model code writes them") {
-  const std::string router = "router router_float router_scores top_values top_sum top_weights top_cast ";
   const auto one = [](int i) {
     const std::string e = "experts." + std::to_string(i) + ".";
     return e + "places " + e + "rows " + e + "gate_proj " + e + "activation " + e + "up_proj " + e + "mul " + e +
            "down_proj " + e + "weights " + e + "weighted ";
   };
-  const auto without_router = [&](const std::string& code, const std::string& kernels) {
+  const auto without_router = [](const std::string& code, const std::string& kernels) {
     const std::string all = ops_of(small_mixtral(), training(code, kernels, DType::bfloat16), "mlp.");
     const std::size_t cast = all.find("top_cast ");
     REQUIRE(cast != std::string::npos);
@@ -111,6 +110,25 @@ TEST_CASE("ops of a layer with experts as each model code writes them") {
   CHECK(
       without_router("megatron", "transformer-engine") ==
       "permutation permuted experts.gate_up_proj experts.swiglu experts.down_proj permuted_weights weighted combined");
+}
+
+TEST_CASE("the router: softmax or sigmoid in fp32, the best ones, over their sum where the model asks for it") {
+  const Training how = training("huggingface", "cuda-sm80", DType::bfloat16);
+  TransformerSpec spec = small_mixtral();
+  const auto router = [&] {
+    const std::string all = ops_of(spec, how, "mlp.");
+    return all.substr(0, all.find(" combined"));
+  };
+  const auto scores_kind = [&] {
+    const Outline out = outline_of(spec, how);
+    return std::ranges::find(out.layers[1].ops, "mlp.router_scores", &OutlineOp::name)->kind;
+  };
+  CHECK(router() == "router router_float router_scores top_k top_sum top_weights top_cast");
+  CHECK(scores_kind() == "softmax");
+  spec.experts.normalized = false;
+  spec.experts.sigmoid = true;
+  CHECK(router() == "router router_float router_scores top_k top_cast");
+  CHECK(scores_kind() == "sigmoid");
 }
 
 // 16 tokens, each at 2 of 4 experts of width 8 (three products with 16 columns), and a router of 4.
@@ -141,6 +159,14 @@ TEST_CASE("latent attention makes keys and values from one narrow row") {
         "q_b_proj kv_a_proj kv_a_norm.pow kv_a_norm.mean kv_a_norm.epsilon kv_a_norm.rsqrt kv_a_norm.normalize "
         "kv_a_norm.scale kv_b_proj q_rotary k_rotary q_join k_join core_attn.v_pad core_attn.attention "
         "core_attn.merge_copy o_proj");
+  const Program program = make_transformer(spec, training("torchtitan", "cuda-sm80"));
+  for (const std::string part : {"q_join", "k_join"}) {
+    CAPTURE(part);
+    const auto join = std::ranges::find(program.ops, "layers.0.attention." + part, &ProgramOp::name);
+    REQUIRE(join != program.ops.end());
+    CHECK(program.tensors[static_cast<std::size_t>(join->inputs[0])].shape.back() == spec.latent.nope_dim);
+    CHECK(program.tensors[static_cast<std::size_t>(join->inputs[1])].shape.back() == spec.latent.rope_dim);
+  }
 }
 
 TEST_CASE("encoders: embeddings and heads of their own") {

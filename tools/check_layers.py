@@ -23,6 +23,7 @@ ROOMS = (
     ("yaml-cpp", r"yaml-cpp/", r"sim/input/"),
     ("fast-cpp-csv-parser", r"libfccp/", r"sim/input/.*\.cpp"),
     ("simdjson", r"simdjson", r"sim/input/.*\.cpp"),
+    ("toml++", r"toml\+\+/", r"sim/input/.*\.cpp"),
     ("oneTBB", r"(oneapi/)?tbb/", r"sim/study/"),
     ("CBC", r"coin/|Cbc", r"sim/study/"),
     ("CLI11", r"CLI/", r"tools/main\.cpp"),

@@ -83,7 +83,8 @@ class Megatron {
     const std::int64_t groups = settings_.integer("num-query-groups", 1);
     model.add("kv_heads", grouped ? groups : heads);
     if (channels > 0) model.add("head_dim", channels);
-    model.add("ffn_hidden", settings_.integer("ffn-hidden-size", default_ffn(hidden, gated)));
+    const std::int64_t ffn = settings_.integer("ffn-hidden-size", default_ffn(hidden, gated));
+    model.add("ffn_hidden", ffn);
     model.add("vocab", padded_vocabulary());
     const std::int64_t sequence = needed("seq-length");
     model.add("max_positions", settings_.integer("max-position-embeddings", sequence));
@@ -101,15 +102,16 @@ class Megatron {
     model.add("embedding_dropout", hidden_dropout);
     model.add("residual_dropout", hidden_dropout);
     model.add("attention_dropout", settings_.decimal("attention-dropout", "0.1"));
-    if (experts > 0) add_experts(model, experts);
+    if (experts > 0) add_experts(model, experts, ffn);
     model.add("attention", attention());
     return model;
   }
 
-  void add_experts(FlowBlock& model, std::int64_t experts) {
+  /// An expert is as wide as the feed-forward part where nothing else is said (arguments.py, validate_args).
+  void add_experts(FlowBlock& model, std::int64_t experts, std::int64_t ffn) {
     model.add("experts", experts);
     model.add("experts_per_token", settings_.integer("moe-router-topk", 2));
-    model.add("expert_hidden", settings_.integer("moe-ffn-hidden-size", settings_.integer("ffn-hidden-size", 0)));
+    model.add("expert_hidden", settings_.integer("moe-ffn-hidden-size", ffn));
     model.add("shared_expert_hidden", settings_.integer("moe-shared-expert-intermediate-size", 0));
     model.add("shared_expert_gate", settings_.flag("moe-shared-expert-gate") ? "true" : "false");
     const std::string capacity = settings_.decimal("moe-expert-capacity-factor", "");

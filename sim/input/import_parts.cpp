@@ -42,6 +42,8 @@ std::int64_t Settings::integer(std::string_view name, std::int64_t fallback) {
   if (!number)
     throw InputError(value->where(),
                      fmt::format("'{}{}' must be a whole number, not {}", prefix_, name, shown(*value)));
+  constexpr std::int64_t most = 1'000'000'000;
+  if (*number > most) throw InputError(value->where(), fmt::format("'{}{}' is past {}", prefix_, name, most));
   return *number;
 }
 

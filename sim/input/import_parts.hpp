@@ -35,7 +35,7 @@ class Settings {
   /// Null when absent.
   DocPtr find(std::string_view name);
   std::string text(std::string_view name, std::string fallback);
-  /// From 0. Throws InputError for anything else.
+  /// From 0 to 10^9, so that a product of two fits. Throws InputError for anything else.
   std::int64_t integer(std::string_view name, std::int64_t fallback);
   /// A decimal from 0, as written.
   std::string decimal(std::string_view name, const std::string& fallback);

@@ -66,14 +66,16 @@ std::string_view sizes_of(const std::string& model, const std::string& flavor, c
 }
 
 /// One table of the file, or an empty one.
-Settings table(const DocNode& root, std::string_view name, std::string prefix) {
+Settings table(const DocNode& root, std::string_view name) {
   static const DocNode empty = [] {
     DocNode node;
     node.kind = DocNode::Kind::map;
     return node;
   }();
   const DocPtr found = root.find(name);
-  return Settings(found && found->kind == DocNode::Kind::map ? *found : empty, std::move(prefix));
+  if (found && found->kind != DocNode::Kind::map)
+    throw InputError(found->where(), fmt::format("'{}' must be a table, not {}", name, shown(*found)));
+  return Settings(found ? *found : empty, "");
 }
 
 /// Every second product is kept beside attention (torchtitan/distributed/activation_checkpoint.py: aten.mm, which is
@@ -109,9 +111,9 @@ void name_what_is_left(const DocNode& root, ImportedScenario& out) {
 ImportedScenario import_torchtitan(const DocNode& root) {
   ImportedScenario out;
   out.framework = "torchtitan";
-  Settings model = table(root, "model", ""), training = table(root, "training", "");
-  Settings optimizer = table(root, "optimizer", ""), checkpoint = table(root, "activation_checkpoint", "");
-  Settings parallel = table(root, "parallelism", ""), compile = table(root, "compile", "");
+  Settings model = table(root, "model"), training = table(root, "training");
+  Settings optimizer = table(root, "optimizer"), checkpoint = table(root, "activation_checkpoint");
+  Settings parallel = table(root, "parallelism"), compile = table(root, "compile");
   const std::string name = model.text("name", "llama3"), flavor = model.text("flavor", "debugmodel");
   const std::int64_t sequence = training.integer("seq_len", 2048);
   FlowBlock batch;
@@ -157,7 +159,9 @@ ImportedScenario import_torchtitan(const DocNode& root) {
       out.unused.push_back(fmt::format("parallelism.{}: {} (the scenario is of one device)", degree, value));
   }
   const std::pair<std::string_view, Settings*> tables[] = {
-      {"model", &model}, {"training", &training}, {"optimizer", &optimizer}, {"activation_checkpoint", &checkpoint}};
+      {"model", &model},          {"training", &training},
+      {"optimizer", &optimizer},  {"activation_checkpoint", &checkpoint},
+      {"parallelism", &parallel}, {"compile", &compile}};
   for (const auto& [table_name, settings] : tables)
     for (const std::string& left : settings->left()) out.unused.push_back(std::string(table_name) + "." + left);
   name_what_is_left(root, out);

@@ -171,6 +171,7 @@ class ProgramReader {
     request.view = kind.view;
     request.in_place = map.get("in_place", boolean, false);
     const std::vector<Field> outs = items(map.require("out"));
+    if (outs.empty()) map.require("out").fail("'out' names no result");
     const std::string name = layer + "." + map.get("name", text, text(outs.front()));
     std::vector<TensorId> made;
     try {

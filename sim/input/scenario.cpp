@@ -269,8 +269,9 @@ class ScenarioReader {
     if (read.spec.image.size > 0) {
       const std::int64_t rows = rows_of_a_sequence(read.spec, out_.training);
       if (sequence != Batch{}.sequence && sequence != rows)
-        throw InputError(where,
-                         fmt::format("a picture has {} rows, not {}: its patches and the class", rows, sequence));
+        throw InputError(
+            where, fmt::format("'sequence' is {}, but a picture has {} rows, its patches and the class; leave it out",
+                               sequence, rows));
       return read.spec;
     }
     if (!read.spec.rotary && sequence > read.spec.max_positions)

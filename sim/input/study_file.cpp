@@ -74,8 +74,9 @@ class StudyReader {
   void read_zips(const DocPtr& node) {
     const std::vector<DocPtr> zips = node->kind == DocNode::Kind::list ? node->items : std::vector<DocPtr>{node};
     for (const DocPtr& zip : zips) {
-      if (zip->kind != DocNode::Kind::map || zip->entries.empty())
+      if (zip->kind != DocNode::Kind::map)
         throw InputError(zip->where(), "'zip' must be a map from key paths to values, not " + shown(*zip));
+      if (zip->entries.empty()) throw InputError(zip->where(), "'zip' has no key paths to vary together");
       std::vector<std::size_t> together;
       for (const DocEntry& entry : zip->entries) together.push_back(add_axis(entry));
       out_.dimensions.push_back(std::move(together));

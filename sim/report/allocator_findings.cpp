@@ -16,7 +16,7 @@ void write_fragmentation(JsonWriter& out, const std::optional<Fragmentation>& f)
   if (!f) return out.null("fragmentation");
   out.begin_object("fragmentation");
   out.member("step", f->step);
-  out.member("op", f->op.empty() ? std::nullopt : std::optional(f->op));
+  out.name("op", f->op);
   out.member("phase", f->phase);
   out.member("reserved_bytes", f->reserved);
   out.member("live_bytes", f->live);

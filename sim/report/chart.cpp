@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tidemark/report/holding.hpp"
+#include "tidemark/report/moment.hpp"
 
 namespace tidemark {
 namespace {
@@ -322,7 +323,7 @@ std::string peak_label(const Step& step, const Timeline& timeline) {
   const OpId id = timeline.events[timeline.peak_event].op();
   if (id == no_id) return pretty(timeline.peak) + ", at the start";
   const StepOp& op = step.ops[id];
-  const std::string layer = op.layer < 0 ? "" : step.layers[static_cast<std::size_t>(op.layer)];
+  const std::string layer(layer_name(step, op.layer));
   return pretty(timeline.peak) + ", " + phase_of_work(op.phase, step.names[op.name], layer);
 }
 

@@ -25,9 +25,6 @@ std::string signed_bytes(Bytes bytes) {
   return (bytes.count < 0 ? "-" : bytes.count > 0 ? "+" : "") + pretty(Bytes{std::abs(bytes.count)});
 }
 
-/// "  (1,234,567 B)"; nothing where the short form is exact.
-std::string exactly(Bytes bytes) { return bytes.count < 1024 ? "" : "  (" + grouped(bytes.count) + " B)"; }
-
 class Page {
  public:
   Page(const Comparison& comparison, const TerminalStyle& style) : c_(comparison), style_(style) {}

@@ -4,9 +4,6 @@
 namespace tidemark {
 namespace {
 
-/// What has no name is absent.
-std::optional<std::string> named(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
-
 void write_side(JsonWriter& out, std::string_view key, const SideFigures& side) {
   out.begin_object(key);
   out.member("name", side.name);
@@ -15,7 +12,7 @@ void write_side(JsonWriter& out, std::string_view key, const SideFigures& side) 
   out.member("peak_bytes", side.peak.bytes);
   out.member("peak_step", side.peak.step);
   out.member("peak_time_ns", side.peak.time);
-  out.member("peak_op", named(side.peak.op));
+  out.name("peak_op", side.peak.op);
   out.member("peak_phase", side.is_bare ? std::nullopt : std::optional(std::string(to_string(side.peak.phase))));
   out.member("peak_event", side.peak_event);
   out.begin_object("peak_by_category");
@@ -41,9 +38,9 @@ void write_row(JsonWriter& out, std::string_view key, const std::optional<Timeli
   out.member("step", row->step);
   out.member("rank", row->rank);
   out.member("event", row->is_alloc ? "alloc" : "free");
-  out.member("op", named(row->op));
+  out.name("op", row->op);
   out.member("phase", row->phase ? std::optional(std::string(to_string(*row->phase))) : std::nullopt);
-  out.member("tensor", named(row->tensor));
+  out.name("tensor", row->tensor);
   out.member("category", row->category ? std::optional(std::string(to_string(*row->category))) : std::nullopt);
   out.member("bytes", row->bytes);
   out.member("live_bytes", row->live);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "tidemark/base/vocabulary.hpp"
+#include "tidemark/report/moment.hpp"
 
 namespace tidemark {
 namespace {
@@ -111,10 +112,6 @@ constexpr std::array<Column<EventRow>, 17> event_columns = {{
 std::span<const Column<EventRow>> event_columns_of(const Timeline& timeline) {
   const std::span<const Column<EventRow>> all(event_columns);
   return timeline.allocator.active.empty() ? all.first(all.size() - 2) : all;
-}
-
-std::string_view layer_name(const Step& step, std::int32_t layer) {
-  return layer < 0 ? std::string_view() : step.layers[static_cast<std::size_t>(layer)];
 }
 
 struct OpRow {

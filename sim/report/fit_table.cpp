@@ -11,12 +11,6 @@
 namespace tidemark {
 namespace {
 
-std::string joined(const std::vector<std::int64_t>& values) {
-  std::string out;
-  for (const std::int64_t value : values) out += (out.empty() ? "" : ", ") + std::to_string(value);
-  return out;
-}
-
 std::string figures(const FitTrial& trial) {
   std::string out;
   if (trial.peak)
@@ -33,7 +27,7 @@ void write_trial(JsonWriter& out, const FitTrial& trial) {
   out.member("peak_bytes", trial.peak);
   out.member("reserved_peak_bytes", trial.reserved);
   out.member("margin_bytes", trial.margin);
-  out.member("why", trial.why.empty() ? std::nullopt : std::optional(trial.why));
+  out.name("why", trial.why);
 }
 
 void write_trial(JsonWriter& out, std::string_view key, const std::optional<FitTrial>& trial) {
@@ -73,7 +67,7 @@ std::string fit_text(const FitAnswer& answer) {
     out += fmt::format("; none of the {} right above {} fits", answer.checked_above, answer.best->value);
   out += "\n";
   if (const auto exceptions = answer.exceptions(); !exceptions.empty())
-    out += fmt::format("warning: not monotonic: {} {} not fit\n", joined(exceptions),
+    out += fmt::format("warning: not monotonic: {} {} not fit\n", fmt::join(exceptions, ", "),
                        exceptions.size() == 1 ? "does" : "do");
   return out;
 }
@@ -90,7 +84,7 @@ std::string fit_json(const FitAnswer& answer) {
   write_trial(out, "best", answer.best);
   write_trial(out, "failing", answer.failing);
   out.member("checked_above", answer.checked_above);
-  out.member("ended", answer.ended.empty() ? std::nullopt : std::optional(answer.ended));
+  out.name("ended", answer.ended);
   out.member("monotonic", answer.exceptions().empty());
   out.begin_array("trials");
   for (const FitTrial& trial : answer.trials) {

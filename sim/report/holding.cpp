@@ -1,22 +1,20 @@
 #include "tidemark/report/holding.hpp"
 
+#include "tidemark/report/moment.hpp"
+
 namespace tidemark {
 namespace {
 
-std::string layer_name(const Step& step, std::int32_t layer) {
-  return layer < 0 ? "" : step.layers[static_cast<std::size_t>(layer)];
-}
-
 /// A layer known by its number alone needs the word.
-std::string layer_text(const std::string& layer) {
+std::string layer_text(std::string_view layer) {
   const bool number = layer.find_first_not_of("0123456789") == std::string::npos;
-  return number && !layer.empty() ? "layer " + layer : layer;
+  return number && !layer.empty() ? "layer " + std::string(layer) : std::string(layer);
 }
 
 /// The op's name where that begins with its layer's ("layers.3.mlp.gelu"); else the layer, since "B3" says no more.
 std::string work_name(const Step& step, const StepOp& op) {
   const std::string& name = step.names[op.name];
-  const std::string layer = layer_name(step, op.layer);
+  const std::string_view layer = layer_name(step, op.layer);
   return name.starts_with(layer) ? name : layer_text(layer);
 }
 
@@ -80,13 +78,12 @@ std::string to_text(const Step& step, const HoldReason& reason) {
     case HoldSubject::layer:
       return text + layer_or_op(step, op);
     default:
-      return text + phase_of_work(op.phase, step.names[op.name], layer_name(step, op.layer));
+      return text + phase_of_work(op.phase, step.names[op.name], std::string(layer_name(step, op.layer)));
   }
 }
 
 std::string held_by(const Step& step, const Timeline& timeline, const PeakStorage& storage) {
-  const OpId now = timeline.events.empty() ? no_id : timeline.events[timeline.peak_event].op();
-  return to_text(step, hold_reason(step, timeline, storage, now));
+  return to_text(step, hold_reason(step, timeline, storage, peak_op(timeline)));
 }
 
 }  // namespace tidemark

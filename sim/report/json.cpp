@@ -5,9 +5,6 @@
 namespace tidemark {
 namespace {
 
-/// What has no name is absent.
-std::optional<std::string> named(const std::string& name) { return name.empty() ? std::nullopt : std::optional(name); }
-
 void write_profile(JsonWriter& out, const Profile& profile) {
   out.begin_object("profile");
   out.member("preset", profile.preset);
@@ -22,7 +19,7 @@ void write_peak(JsonWriter& out, const StepFigures& figures) {
   out.member("peak_bytes", figures.peak.bytes);
   out.member("peak_step", figures.peak.step);
   out.member("peak_time_ns", figures.peak.time);
-  out.member("peak_op", named(figures.peak.op));
+  out.name("peak_op", figures.peak.op);
   out.member("peak_phase", to_string(figures.peak.phase));
   out.begin_object("peak_by_category");
   for (std::size_t c = 0; c < category_names.size(); ++c) out.member(category_names[c], figures.at_peak[c]);
@@ -34,8 +31,8 @@ void write_tensors(JsonWriter& out, const Summary& summary) {
   for (const PeakTensor& tensor : summary.peak_tensors) {
     out.begin_object();
     out.member("tensor", tensor.tensor);
-    out.member("op", named(tensor.op));
-    out.member("layer", named(tensor.layer));
+    out.name("op", tensor.op);
+    out.name("layer", tensor.layer);
     out.member("category", to_string(tensor.category));
     out.member("bytes", tensor.bytes);
     out.member("birth_ns", tensor.birth);
@@ -86,7 +83,7 @@ void write_out_of_memory(JsonWriter& out, const OutOfMemoryFigures& failed) {
   out.begin_object("out_of_memory");
   out.member("step", failed.moment.step);
   out.member("time_ns", failed.moment.time);
-  out.member("op", named(failed.moment.op));
+  out.name("op", failed.moment.op);
   out.member("phase", to_string(failed.moment.phase));
   out.member("tensor", failed.tensor);
   out.member("requested_bytes", failed.requested);
@@ -129,7 +126,7 @@ void write_allocator(JsonWriter& out, const Summary& summary) {
 
 /// What the policy did to the peak.
 void write_policy(JsonWriter& out, const Summary& summary) {
-  out.member("policy", named(summary.policy));
+  out.name("policy", summary.policy);
   out.begin_object("recompute_at_peak");
   out.member("rebuilt_bytes", summary.recompute.rebuilt);
   out.member("to_be_dropped_bytes", summary.recompute.to_be_dropped);
@@ -162,8 +159,8 @@ void write_pipeline(JsonWriter& out, const PipelineFigures& pipeline) {
     out.member("peak_bytes", stage.peak.bytes);
     out.member("peak_step", stage.peak.step);
     out.member("peak_time_ns", stage.peak.time);
-    out.member("peak_op", named(stage.peak.op));
-    out.member("peak_layer", named(stage.peak.layer));
+    out.name("peak_op", stage.peak.op);
+    out.name("peak_layer", stage.peak.layer);
     out.member("peak_phase", to_string(stage.peak.phase));
     out.member("in_flight", stage.in_flight);
     out.member("span_ns", stage.span);

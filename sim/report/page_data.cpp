@@ -9,6 +9,7 @@
 #include "text_buffer.hpp"
 #include "tidemark/report/holders.hpp"
 #include "tidemark/report/json.hpp"
+#include "tidemark/report/peak.hpp"
 
 namespace tidemark {
 namespace {
@@ -23,7 +24,7 @@ struct Selection {
 
   Selection(const Step& step, const Timeline& timeline) : storage_number(step.storages.size()) {
     const std::vector<MemoryEvent>& all = timeline.events;
-    const std::int16_t rank = all.empty() ? std::int16_t{0} : step.storages[all[timeline.peak_event].storage].rank;
+    const std::int16_t rank = peak_rank(step, timeline);
     for (OpId id = 0; id < step.ops.size(); ++id) {
       op_number.push_back(static_cast<std::int64_t>(ops.size()));
       if (step.ops[id].rank == rank) ops.push_back(id);

@@ -10,10 +10,6 @@ namespace {
 constexpr std::size_t no_event = std::numeric_limits<std::size_t>::max();
 constexpr std::uint32_t not_alive = no_id;
 
-OpId peak_op(const Timeline& timeline) {
-  return timeline.events.empty() ? no_id : timeline.events[timeline.peak_event].op();
-}
-
 /// Position of each storage in `alive`, or not_alive.
 std::vector<std::uint32_t> positions(const Step& step, const std::vector<PeakStorage>& alive) {
   std::vector<std::uint32_t> out(step.storages.size(), not_alive);
@@ -24,7 +20,7 @@ std::vector<std::uint32_t> positions(const Step& step, const std::vector<PeakSto
 std::vector<PeakStorage> alive_at_peak(const Step& step, const Timeline& timeline) {
   std::vector<PeakStorage> alive;
   if (timeline.events.empty()) return alive;
-  const std::int16_t rank = step.storages[timeline.events[timeline.peak_event].storage].rank;
+  const std::int16_t rank = peak_rank(step, timeline);
   std::vector<std::size_t> birth(step.storages.size(), no_event);
   for (std::size_t i = 0; i <= timeline.peak_event; ++i) {
     const MemoryEvent& event = timeline.events[i];
@@ -105,6 +101,14 @@ std::vector<Bytes> highest_before_each(const std::vector<std::size_t>& ends, Lev
 
 }  // namespace
 
+OpId peak_op(const Timeline& timeline) {
+  return timeline.events.empty() ? no_id : timeline.events[timeline.peak_event].op();
+}
+
+std::int16_t peak_rank(const Step& step, const Timeline& timeline) {
+  return timeline.events.empty() ? std::int16_t{0} : step.storages[timeline.events[timeline.peak_event].storage].rank;
+}
+
 std::vector<PeakStorage> peak_storages(const Step& step, const Timeline& timeline) {
   std::vector<PeakStorage> alive = alive_at_peak(step, timeline);
   if (alive.empty()) return alive;
@@ -117,7 +121,7 @@ std::vector<PeakStorage> peak_storages(const Step& step, const Timeline& timelin
 std::vector<Bytes> peak_drops(const Timeline& timeline, const Step& step, const std::vector<PeakStorage>& storages) {
   const std::size_t n = timeline.events.size();
   if (n == 0) return std::vector<Bytes>(storages.size());
-  const std::int16_t rank = step.storages[timeline.events[timeline.peak_event].storage].rank;
+  const std::int16_t rank = peak_rank(step, timeline);
   const auto level = [&](std::size_t i) {
     const MemoryEvent& event = timeline.events[i];
     return step.storages[event.storage].rank == rank ? event.live : Bytes{};

@@ -3,20 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "tidemark/report/json_writer.hpp"
 #include "tidemark/report/terminal.hpp"
 #include "tidemark/report/text.hpp"
 
 namespace tidemark {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json or_null(const std::optional<Bytes>& bytes) { return bytes ? Json(bytes->count) : Json(nullptr); }
-
-}  // namespace
-
 std::string replay_text(const ReplayTable& table) {
   std::string out = fmt::format("{}\n{} events\n", printable(table.recording), grouped(table.events));
   if (table.before.count > 0)
@@ -59,36 +51,50 @@ std::string replay_text(const ReplayTable& table) {
 }
 
 std::string replay_json(const ReplayTable& table) {
-  Json out;
-  out["recording"] = table.recording;
-  out["events"] = table.events;
-  out["before_bytes"] = table.before.count;
-  out["peak_bytes"] = table.peak.count;
-  out["floor_bytes"] = table.floor.count;
-  out["end_bytes"] = table.end.count;
-  out["recorded_reserved_peak_bytes"] = or_null(table.recorded_reserved);
-  out["tides"] = Json::array();
-  for (const Tide& tide : table.tides)
-    out["tides"].push_back({{"floor_bytes", tide.floor.count},
-                            {"peak_bytes", tide.peak.count},
-                            {"backward_end_bytes", or_null(tide.backward_end)}});
-  out["category_peak_bytes"] = nullptr;
-  if (table.category_peaks) {
-    out["category_peak_bytes"] = Json::object();
-    for (std::size_t i = 0; i < recorded_categories.size(); ++i)
-      out["category_peak_bytes"][recorded_categories[i]] = (*table.category_peaks)[i].count;
+  JsonWriter out;
+  out.begin_object();
+  out.member("recording", table.recording);
+  out.member("events", table.events);
+  out.member("before_bytes", table.before);
+  out.member("peak_bytes", table.peak);
+  out.member("floor_bytes", table.floor);
+  out.member("end_bytes", table.end);
+  out.member("recorded_reserved_peak_bytes", table.recorded_reserved);
+  out.begin_array("tides");
+  for (const Tide& tide : table.tides) {
+    out.begin_object();
+    out.member("floor_bytes", tide.floor);
+    out.member("peak_bytes", tide.peak);
+    out.member("backward_end_bytes", tide.backward_end);
+    out.end_object();
   }
-  out["settings"] = Json::array();
-  for (const ReplayRow& row : table.rows)
-    out["settings"].push_back({{"setting", row.setting},
-                               {"allocated_peak_bytes", row.allocated_peak.count},
-                               {"reserved_peak_bytes", row.reserved_peak.count},
-                               {"retries", row.retries},
-                               {"out_of_memory_row", row.out_of_memory_row ? Json(*row.out_of_memory_row) : Json()},
-                               {"lower_bound_bytes", or_null(row.lower_bound)},
-                               {"above_capacity", row.above_capacity}});
-  out["warnings"] = table.warnings;
-  return out.dump(2) + "\n";
+  out.end_array();
+  if (table.category_peaks) {
+    out.begin_object("category_peak_bytes");
+    for (std::size_t i = 0; i < recorded_categories.size(); ++i)
+      out.member(recorded_categories[i], (*table.category_peaks)[i]);
+    out.end_object();
+  } else {
+    out.null("category_peak_bytes");
+  }
+  out.begin_array("settings");
+  for (const ReplayRow& row : table.rows) {
+    out.begin_object();
+    out.member("setting", row.setting);
+    out.member("allocated_peak_bytes", row.allocated_peak);
+    out.member("reserved_peak_bytes", row.reserved_peak);
+    out.member("retries", row.retries);
+    out.member("out_of_memory_row", row.out_of_memory_row);
+    out.member("lower_bound_bytes", row.lower_bound);
+    out.member("above_capacity", row.above_capacity);
+    out.end_object();
+  }
+  out.end_array();
+  out.begin_array("warnings");
+  for (const std::string& warning : table.warnings) out.element(warning);
+  out.end_array();
+  out.end_object();
+  return out.take();
 }
 
 }  // namespace tidemark

@@ -10,6 +10,7 @@
 
 #include "pickle.hpp"
 #include "tidemark/base/errors.hpp"
+#include "tidemark/report/moment.hpp"
 
 namespace tidemark {
 namespace {
@@ -70,10 +71,8 @@ class Arena {
 /// "layers.3.mlp" as "layers", "layers.3", "layers.3.mlp", the innermost first.
 std::vector<std::string> modules_of(const std::string& layer) {
   std::vector<std::string> out;
-  for (std::size_t end = layer.size(); end != std::string::npos && end > 0; end = layer.rfind('.', end - 1)) {
+  for (std::size_t end = layer.size(); end != std::string::npos && end > 0; end = layer.rfind('.', end - 1))
     out.push_back(layer.substr(0, end));
-    if (end == 0) break;
-  }
   return out;
 }
 
@@ -143,13 +142,13 @@ class SnapshotWriter {
   void frames(StorageId id, OpId op_id) {
     const StepStorage& storage = step_.storages[id];
     out_.begin_list();
-    const std::string layer = storage.layer < 0 ? "" : step_.layers[static_cast<std::size_t>(storage.layer)];
+    const std::string layer(layer_name(step_, storage.layer));
     frame(layer, step_.names[storage.name] + " (" + std::string(to_string(storage.category)) + ")");
     if (op_id == no_id) {
       frame("", "initial");
     } else {
       const StepOp& op = step_.ops[op_id];
-      const std::string op_layer = op.layer < 0 ? "" : step_.layers[static_cast<std::size_t>(op.layer)];
+      const std::string op_layer(layer_name(step_, op.layer));
       frame(op_layer, step_.names[op.name]);
       for (const std::string& module : modules_of(op_layer)) frame(op_layer, module);
       frame("", std::string(to_string(op.phase)));

@@ -11,14 +11,6 @@
 namespace tidemark {
 namespace {
 
-std::string layer_name(const Step& step, std::int32_t layer) {
-  return layer < 0 ? "" : step.layers[static_cast<std::size_t>(layer)];
-}
-
-std::int16_t peak_rank(const Step& step, const Timeline& timeline) {
-  return timeline.events.empty() ? std::int16_t{0} : step.storages[timeline.events[timeline.peak_event].storage].rank;
-}
-
 /// Follows the level through the events and keeps, for each step, where it started, was highest, and ended.
 class LevelScan {
  public:
@@ -133,7 +125,7 @@ std::vector<PeakTensor> list_tensors(const Step& step, const Timeline& timeline,
     const MemoryEvent& birth = timeline.events[storages[i].birth_event];
     PeakTensor tensor{.tensor = step.names[storage.name],
                       .op = birth.op() == no_id ? "" : step.names[step.ops[birth.op()].name],
-                      .layer = layer_name(step, storage.layer),
+                      .layer = std::string(layer_name(step, storage.layer)),
                       .category = storage.category,
                       .bytes = storage.bytes,
                       .birth = birth.time,

@@ -22,9 +22,6 @@ double ratio(Bytes part, Bytes whole) {
 
 Bytes magnitude(Bytes bytes) { return {std::abs(bytes.count)}; }
 
-/// "  (1,234,567 B)"; nothing where the short form is exact.
-std::string exactly(Bytes bytes) { return bytes.count < 1024 ? "" : "  (" + grouped(bytes.count) + " B)"; }
-
 std::string counted(std::size_t n, std::string_view one, std::string_view many) {
   return grouped(static_cast<std::int64_t>(n)) + " " + std::string(n == 1 ? one : many);
 }
@@ -405,6 +402,8 @@ std::string summary_text(const Summary& summary, const std::string& chart, const
   const Summary shown = printable_summary(summary);
   return Page(shown, style).write(chart);
 }
+
+std::string exactly(Bytes bytes) { return bytes.count < 1024 ? "" : "  (" + grouped(bytes.count) + " B)"; }
 
 std::string grouped(std::int64_t value) {
   std::string digits = std::to_string(value);

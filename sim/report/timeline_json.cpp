@@ -3,6 +3,7 @@
 #include <array>
 
 #include "text_buffer.hpp"
+#include "tidemark/report/peak.hpp"
 
 namespace tidemark {
 namespace {
@@ -23,10 +24,11 @@ constexpr int torch_category(Category category) {
 void write_timeline_json(const Step& step, const Timeline& timeline, const TextSink& sink) {
   TextBuffer out(sink);
   out.text("[");
+  const std::int16_t rank = peak_rank(step, timeline);
   bool first = true;
   for (const MemoryEvent& event : timeline.events) {
     const StepStorage& storage = step.storages[event.storage];
-    if (storage.rank != step.storages[timeline.events[timeline.peak_event].storage].rank) continue;
+    if (storage.rank != rank) continue;
     const bool initial = event.op() == no_id;
     const int action = initial ? preexisting : event.is_alloc() ? create : destroy;
     out.text(first ? "\n[" : ",\n[").number(initial ? -1 : event.time.count).text(", ").number(action).text(", ");

@@ -12,13 +12,10 @@
 
 #include "text_buffer.hpp"
 #include "tidemark/report/holding.hpp"
+#include "tidemark/report/moment.hpp"
 
 namespace tidemark {
 namespace {
-
-std::string_view layer_name(const Step& step, std::int32_t layer) {
-  return layer < 0 ? std::string_view() : step.layers[static_cast<std::size_t>(layer)];
-}
 
 struct Slice {
   Nanos start{-1}, end{-1};

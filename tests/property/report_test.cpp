@@ -18,13 +18,13 @@ using tidemark::test::moves;
 
 namespace {
 
-std::int16_t peak_rank(const Step& step, const Timeline& timeline) {
+std::int16_t rank_of_peak(const Step& step, const Timeline& timeline) {
   return step.storages[timeline.events[timeline.peak_event].storage].rank;
 }
 
 /// The peak of the rank when one storage takes no bytes.
 Bytes peak_without(const Step& step, const Timeline& timeline, StorageId storage) {
-  const std::int16_t rank = peak_rank(step, timeline);
+  const std::int16_t rank = rank_of_peak(step, timeline);
   bool alive = false;
   Bytes highest;
   for (const MemoryEvent& event : timeline.events) {

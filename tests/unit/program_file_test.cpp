@@ -70,6 +70,8 @@ TEST_CASE("a program written down runs, and its mistakes name the entry") {
        "test.yaml:11:9: error: no tensor is called 'lose' here; expected one of: b, h, target, w, x"},
       {"a loss without a gradient", "        - {op: matmul, in: [x, w], out: h}\n  loss: target\n",
        "test.yaml:11:9: error: no gradient flows from the loss 'target'"},
+      {"an op without a result", "        - {op: matmul, in: [x, w], out: []}\n  loss: h\n",
+       "test.yaml:10:41: error: 'out' names no result"},
       {"a misspelt key", "        - {op: matmul, in: [x, w], outt: h}\n  loss: h\n",
        "test.yaml:10:36: error: unknown key 'outt' in 'program op'; did you mean 'out'?"},
   };

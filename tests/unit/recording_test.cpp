@@ -150,3 +150,12 @@ TEST_CASE("replay: minimalloc's lifetimes into an arena, and out again") {
   CHECK(recorded_lifetimes(again.path()).size() == 3);
   CHECK(replay({.recording = again.path(), .arena = true}).rows.back().reserved_peak == Bytes{6});
 }
+
+TEST_CASE("recording: minimalloc's ids pair allocs and frees, with addresses or without") {
+  for (const std::string offset : {"", ",0"}) {
+    CAPTURE(offset);
+    const Recording file("id,lower,upper,size" + std::string(offset.empty() ? "" : ",offset") + "\na,0,3,4" + offset +
+                         "\n");
+    CHECK(!RecordingReader(file.path()).pairs_by_size());
+  }
+}

@@ -18,3 +18,9 @@ TEST_CASE("replay: forty tides in words, and how many more there are") {
     CHECK((text.find("  and 5 more\n") != std::string::npos) == (tides == 45));
   }
 }
+
+TEST_CASE("replay: a file name that is no UTF-8 leaves the JSON valid") {
+  ReplayTable table;
+  table.recording = "\xff.csv";
+  CHECK(replay_json(table).find("\"recording\": \"\uFFFD.csv\"") != std::string::npos);
+}

@@ -107,6 +107,8 @@ TEST_CASE("import: what each argument means") {
          return m.experts.count == 8 && m.experts.per_token == 2 && m.experts.hidden == 96 &&
                 m.experts.capacity_factor == Ratio{125, 100} && !m.ffn_bias;
        }},
+      {"experts as wide as the feed-forward part", "  --num-experts: 8\n",
+       [](const TransformerSpec& m) { return m.experts.hidden == 2048; }},
       {"unfused attention", "  --attention-backend: unfused\n",
        [](const TransformerSpec& m) { return m.attention == "eager"; }},
   };
@@ -154,6 +156,9 @@ TEST_CASE("import: torchtitan") {
   CHECK(out.scenario.find("batch: {size: 2, sequence: 4096}") != std::string::npos);
   CHECK(out.unused ==
         std::vector<std::string>{"parallelism.tensor_parallel_degree: 8 (the scenario is of one device)"});
+  const ImportedScenario misspelt =
+      imported("run.toml", model + "[parallelism]\ntensor_paralel_degree = 8\n[compile]\nenabel = true\n");
+  CHECK(misspelt.unused == std::vector<std::string>{"parallelism.tensor_paralel_degree: 8", "compile.enabel: true"});
   const auto policy = [&](const std::string& settings) {
     const std::string text = imported("run.toml", model + "[activation_checkpoint]\n" + settings).scenario;
     return text.substr(text.find("policy: "));
@@ -197,6 +202,9 @@ TEST_CASE("import: what is refused") {
        "run.yaml:2:3: error: the vocabulary's size is in another file; give it by --vocab (GPT-2's is 50257)"},
       {"a size that is no number", "run.yaml", megatron("  --ffn-hidden-size: wide\n"),
        "run.yaml:8:22: error: '--ffn-hidden-size' must be a whole number, not 'wide'"},
+      {"a size whose products would overflow", "run.yaml",
+       megatron("  --make-vocab-size-divisible-by: 4000000000000\n"),
+       "run.yaml:8:35: error: '--make-vocab-size-divisible-by' is past 1000000000"},
       {"a dropout that is no number", "run.yaml", megatron("  --hidden-dropout: \"0}, x: {\"\n"),
        "run.yaml:8:21: error: '--hidden-dropout' must be a decimal from 0, not '0}, x: {'"},
       {"an unknown module", "run.yaml",
@@ -209,6 +217,8 @@ TEST_CASE("import: what is refused") {
       {"no TOML", "run.toml", "[model\n", "run.toml:1:"},
       {"TOML of something else", "run.toml", "[package]\nname = \"x\"\n",
        "run.toml: error: expected torchtitan's settings: tables [model] and [training]"},
+      {"a table that is none", "run.toml", "model = 3\n[training]\nseq_len = 64\n",
+       "run.toml:1:9: error: 'model' must be a table, not '3'"},
       {"an unknown flavor", "run.toml", "[model]\nname = \"llama3\"\nflavor = \"9B\"\n[training]\nseq_len = 64\n",
        "run.toml:3:10: error: model 'llama3' of flavor '9B' is not known; known are llama3 8B"},
       {"an unknown mode", "run.toml",

@@ -161,6 +161,7 @@ TEST_CASE("studies: mistakes are found before anything runs") {
       {"an axis twice", "sweep: {steps: [1], zip: {steps: [1]}}", {}, "swept twice"},
       {"a zip of unlike lengths", "sweep: {zip: {steps: [1, 2], policy.interval: [1]}}", {}, "as many of each"},
       {"a zip that --vary breaks", "sweep: {zip: {steps: [1], budget: [1MB]}}", {"steps=1..2"}, "as many of each"},
+      {"a zip of nothing", "sweep: {steps: [1], zip: {}}", {}, "'zip' has no key paths"},
       {"a zip of a word", "sweep: {zip: steps}", {}, "'zip' must be a map"},
       {"no comparison", "sweep: {steps: [1], where: steps}", {}, "must be a condition"},
       {"two comparisons", "sweep: {steps: [1], where: 1 < steps < 3}", {}, "must be a condition"},

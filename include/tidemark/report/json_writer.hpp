@@ -41,6 +41,13 @@ class JsonWriter {
     else
       null(key);
   }
+  /// What has no name is absent: null.
+  void name(std::string_view key, const std::string& text) {
+    if (text.empty())
+      null(key);
+    else
+      member(key, text);
+  }
   void null(std::string_view key);
   void element(std::string_view text);
 

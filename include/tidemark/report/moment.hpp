@@ -1,7 +1,9 @@
 /// When was it, and what ran then?
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "tidemark/base/units.hpp"
 #include "tidemark/base/vocabulary.hpp"
@@ -19,6 +21,9 @@ struct Moment {
   Phase phase = Phase::initial;
   friend bool operator==(const Moment&, const Moment&) = default;
 };
+
+/// "" without one.
+std::string_view layer_name(const Step& step, std::int32_t layer);
 
 /// Right after the event.
 Moment moment_of(const Step& step, const MemoryEvent& event);

@@ -1,6 +1,7 @@
 /// What is the peak made of, and how far would it fall without each tensor?
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ struct PeakStorage {
   bool read_by_recompute = false;            // by any recompute, before or after: a recomputed region starts from it
   friend bool operator==(const PeakStorage&, const PeakStorage&) = default;
 };
+
+/// What runs at the peak, none at the start; the rank that reaches it, 0 where nothing happens.
+OpId peak_op(const Timeline& timeline);
+std::int16_t peak_rank(const Step& step, const Timeline& timeline);
 
 /// All storages alive at the peak, the largest first, then in order of birth. Linear in events and reads.
 std::vector<PeakStorage> peak_storages(const Step& step, const Timeline& timeline);

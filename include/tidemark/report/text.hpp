@@ -17,5 +17,7 @@ std::string out_of_memory_text(const OutOfMemoryFigures& failed);
 
 /// 1234567 as "1,234,567".
 std::string grouped(std::int64_t value);
+/// "  (1,234,567 B)"; nothing where the short form is exact.
+std::string exactly(Bytes bytes);
 
 }  // namespace tidemark

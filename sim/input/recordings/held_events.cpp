@@ -46,7 +46,7 @@ class HeldFormat : public Format {
     return event;
   }
   bool has_addresses() const override { return held_.has_addresses; }
-  bool pairs_by_size() const override { return !held_.has_addresses; }
+  bool pairs_by_size() const override { return held_.pairs_by_size; }
 
  private:
   HeldEvents held_;
@@ -89,6 +89,7 @@ void pair_by_size(HeldEvents& held) {
     }
   }
   held.has_addresses = false;
+  held.pairs_by_size = true;
   put_first(earlier, held);
 }
 

@@ -25,6 +25,7 @@ struct HeldEvents {
   std::vector<HeldEvent> events;
   std::vector<std::string> names;
   bool has_addresses = true;
+  bool pairs_by_size = false;
   /// Level before the first event that is not of an older block; blocks that no event speaks of included.
   std::optional<std::int64_t> level_before = {};
 };

@@ -150,8 +150,9 @@ SourceLoc RecordingReader::where() const { return {state_->path, static_cast<int
 
 RecordingKind recording_kind(const std::string& path) {
   if (path.ends_with(".csv")) {
-    const bool is_event_csv = beginning(path).starts_with(event_csv_header);
-    return is_event_csv ? RecordingKind::other : RecordingKind::timeline;
+    const std::string text = beginning(path);
+    const bool is_other = text.starts_with(event_csv_header) || is_lifetimes(text);
+    return is_other ? RecordingKind::other : RecordingKind::timeline;
   }
   for (const std::string_view end : {".gz", ".pickle", ".pkl"})
     if (path.ends_with(end)) return RecordingKind::other;

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "tidemark/base/errors.hpp"
 
@@ -12,6 +14,8 @@ namespace tidemark::recordings {
 UnpackedBuffer::UnpackedBuffer(const std::string& path)
     : path_(path), file_(gzopen(path.c_str(), "rb"), &gzclose), buffer_(1U << 16) {
   if (!file_) throw InputError({path}, std::string(std::strerror(errno)) + "; expected a recording");
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw InputError({path}, "is a directory; expected a recording");
 }
 
 UnpackedBuffer::int_type UnpackedBuffer::underflow() {

@@ -99,8 +99,8 @@ class Weaver {
   void run(const Pass& pass, int step) {
     now_ = {static_cast<std::size_t>(pass.chunk), pass.micro_batch, step};
     if (pass.kind == PassKind::forward) return forward();
-    if (pass.kind != PassKind::backward_weight) backward();
-    if (pass.kind != PassKind::backward_input) weights();
+    if (pass.backs_activations()) backward();
+    if (pass.backs_weights()) weights();
   }
 
   Thread& thread() { return threads_[now_.chunk]; }

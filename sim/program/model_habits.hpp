@@ -43,7 +43,7 @@ inline constexpr std::array<ModelHabits, 7> model_habits = {{
     {.model_type = "mistral", .flash_repeats_heads = true},
     {.model_type = "mixtral", .flash_repeats_heads = true},
     {.model_type = "gemma", .scales_embedding = true, .gain_from_one = true},
-    {.model_type = "gemma2", .scales_embedding = true},
+    {.model_type = "gemma2", .scales_embedding = true, .gain_from_one = true},
     {.model_type = "bert", .masked_words = true},
 }};
 

@@ -144,8 +144,8 @@ void check_training(const TransformerSpec& spec, const Training& training) {
     refuse("tokens x experts per token pass 2^52");
 }
 
-/// Tables and masks that live beside the batch, or that the model's forward makes for itself.
-void add_tables(Decoder& d) {
+/// Tables and masks that live beside the batch, or that the model's forward makes for itself, in its variables.
+void add_tables(Decoder& d, std::vector<TensorId>& locals) {
   const auto made = [&](const char* part, Shape shape, DType dtype) {
     return d.program.op(OpKind::custom, d.name(part), {}, std::move(shape), dtype);
   };
@@ -158,6 +158,7 @@ void add_tables(Decoder& d) {
     d.cos = d.program.input("rotary_cos", {d.sequence, d.rotary_dim}, DType::float32);
     d.sin = d.program.input("rotary_sin", {d.sequence, d.rotary_dim}, DType::float32);
   }
+  locals.insert(locals.end(), {d.cos, d.sin});
   if (d.is(ModelCode::megatron)) return;  // the mask comes with the batch
   if (d.spec.attention != "eager" || !d.spec.causal) return;
   if (huggingface && d.habits.mask == EagerMask::buffer_of_model)  // all positions
@@ -166,6 +167,7 @@ void add_tables(Decoder& d) {
     d.mask = made("causal_mask", {1, 1, d.sequence, d.sequence}, d.compute);
   else if (!huggingface)
     d.mask = d.program.input("causal_mask", {d.sequence, d.sequence}, DType::boolean);
+  locals.push_back(d.mask);
 }
 
 /// GPT2Attention.bias: a triangle of all positions, one a layer.
@@ -234,9 +236,7 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
   x = d.dropout("dropout", x, d.spec.embedding_dropout);
   for (const TensorId id : own) d.ends_scope(id);
   if (megatron) locals.push_back(x);
-  add_tables(d);
-  for (const TensorId table : {d.cos, d.sin}) locals.push_back(table);
-  if (!megatron) locals.push_back(d.mask);
+  add_tables(d, locals);
   return x;
 }
 
@@ -302,9 +302,7 @@ TensorId receive(Decoder& d, bool ends, TensorId& token_table, std::vector<Tenso
   d.begin_layer("received", "other", false);
   const TensorId x = d.program.input("received", d.token_rows(d.spec.hidden), d.compute, true);
   if (ends && d.is(ModelCode::megatron)) megatron_batch(d, locals);
-  add_tables(d);
-  for (const TensorId table : {d.cos, d.sin}) locals.push_back(table);
-  if (!d.is(ModelCode::megatron)) locals.push_back(d.mask);
+  add_tables(d, locals);
   if (ends && d.spec.head == "lm" && d.spec.tied_embeddings)
     token_table = d.weight("tokens.weight", {d.spec.vocab, d.spec.hidden});
   return x;

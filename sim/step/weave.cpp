@@ -85,13 +85,10 @@ class Weaver {
     return static_cast<StorageId>(out_.storages.size() - 1);
   }
 
-  StorageId& event(std::size_t c, int m, bool forward) {
-    return events_[(2 * c + (forward ? 0 : 1)) * static_cast<std::size_t>(schedule_.micro_batches) +
-                   static_cast<std::size_t>(m)];
-  }
   /// Both ends may come first in the list.
   std::uint32_t event_id(std::size_t c, int m, bool forward) {
-    StorageId& id = event(c, m, forward);
+    std::uint32_t& id = events_[(2 * c + (forward ? 0 : 1)) * static_cast<std::size_t>(schedule_.micro_batches) +
+                                static_cast<std::size_t>(m)];
     if (id == no_id) id = out_.events++;
     return id;
   }

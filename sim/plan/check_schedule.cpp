@@ -16,6 +16,7 @@ class Check {
       : schedule_(schedule), next_(schedule.ranks.size()), done_(static_cast<std::size_t>(schedule.chunks())) {
     for (auto& chunk : done_)
       for (auto& kind : chunk) kind.assign(static_cast<std::size_t>(schedule.micro_batches), false);
+    listed_ = done_;
   }
 
   void run() {
@@ -24,7 +25,8 @@ class Check {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t r = 0; r < next_.size(); ++r)
-        for (; has_next(r) && !missing(pass(r)); ++next_[r], moved = true) mark(pass(r));
+        for (; has_next(r) && !missing(pass(r)); ++next_[r], moved = true)
+          mark(done_[static_cast<std::size_t>(pass(r).chunk)], pass(r));
     }
     for (std::size_t r = 0; r < next_.size(); ++r)
       if (has_next(r)) refuse_deadlock(r);
@@ -44,12 +46,11 @@ class Check {
     const Done& chunk = done_[static_cast<std::size_t>(p.chunk)];
     return chunk[p.kind == PassKind::forward ? 0 : 1][static_cast<std::size_t>(p.micro_batch)];
   }
-  void mark(const Pass& p) {
-    Done& chunk = done_[static_cast<std::size_t>(p.chunk)];
+  static void mark(Done& chunk, const Pass& p) {
     const auto m = static_cast<std::size_t>(p.micro_batch);
     if (p.kind == PassKind::forward) chunk[0][m] = true;
-    if (p.kind == PassKind::backward || p.kind == PassKind::backward_input) chunk[1][m] = true;
-    if (p.kind == PassKind::backward || p.kind == PassKind::backward_weight) chunk[2][m] = true;
+    if (p.backs_activations()) chunk[1][m] = true;
+    if (p.backs_weights()) chunk[2][m] = true;
   }
 
   /// What it waits for and has not been done.
@@ -57,7 +58,7 @@ class Check {
     std::optional<Pass> needs;
     if (p.kind == PassKind::forward) {
       if (p.chunk > 0) needs = Pass{PassKind::forward, p.chunk - 1, p.micro_batch};
-    } else if (p.kind != PassKind::backward_weight) {
+    } else if (p.backs_activations()) {
       if (p.chunk + 1 < schedule_.chunks()) needs = Pass{PassKind::backward_input, p.chunk + 1, p.micro_batch};
     }
     if (!needs || is_done(*needs)) return std::nullopt;
@@ -66,7 +67,6 @@ class Check {
 
   /// Each pass of the list is this rank's, new, and after what it needs of the rank itself.
   void check_list(int rank) {
-    std::vector<Done> seen(done_.size(), done_.front());
     for (const Pass& p : schedule_.ranks[static_cast<std::size_t>(rank)]) {
       if (p.chunk < 0 || p.chunk >= schedule_.chunks())
         throw InputError(on(p, rank) + ": there is no chunk " + std::to_string(p.chunk) + "; expected 0 to " +
@@ -77,32 +77,26 @@ class Check {
       if (rank_of(p.chunk) != rank)
         throw InputError(on(p, rank) + ": chunk " + std::to_string(p.chunk) + " belongs to rank " +
                          std::to_string(rank_of(p.chunk)));
-      Done& chunk = seen[static_cast<std::size_t>(p.chunk)];
+      Done& chunk = listed_[static_cast<std::size_t>(p.chunk)];
       const auto m = static_cast<std::size_t>(p.micro_batch);
-      const bool input = p.kind == PassKind::backward || p.kind == PassKind::backward_input;
-      const bool weights = p.kind == PassKind::backward || p.kind == PassKind::backward_weight;
-      const bool again =
-          (p.kind == PassKind::forward && chunk[0][m]) || (input && chunk[1][m]) || (weights && chunk[2][m]);
+      const bool again = (p.kind == PassKind::forward && chunk[0][m]) || (p.backs_activations() && chunk[1][m]) ||
+                         (p.backs_weights() && chunk[2][m]);
       if (again) throw InputError(on(p, rank) + " stands twice; expected each pass once");
-      if (input && !chunk[0][m]) throw InputError(on(p, rank) + " stands before its forward");
+      if (p.backs_activations() && !chunk[0][m]) throw InputError(on(p, rank) + " stands before its forward");
       if (p.kind == PassKind::backward_weight && !chunk[1][m])
         throw InputError(on(p, rank) + " stands before the backward of its input");
-      if (p.kind == PassKind::forward) chunk[0][m] = true;
-      if (input) chunk[1][m] = true;
-      if (weights) chunk[2][m] = true;
+      mark(chunk, p);
     }
-    for (int c = 0; c < schedule_.chunks(); ++c)
-      if (rank_of(c) == rank) complete_.emplace_back(c, seen[static_cast<std::size_t>(c)]);
   }
 
   void check_complete() const {
     constexpr std::array<PassKind, 3> kinds = {PassKind::forward, PassKind::backward_input, PassKind::backward_weight};
-    for (const auto& [chunk, seen] : complete_)
+    for (int c = 0; c < schedule_.chunks(); ++c)
       for (int m = 0; m < schedule_.micro_batches; ++m)
         for (std::size_t k = 0; k < kinds.size(); ++k)
-          if (!seen[k][static_cast<std::size_t>(m)])
-            throw InputError("the schedule lacks '" + to_string(Pass{kinds[k], chunk, m}) + "' on rank " +
-                             std::to_string(rank_of(chunk)));
+          if (!listed_[static_cast<std::size_t>(c)][k][static_cast<std::size_t>(m)])
+            throw InputError("the schedule lacks '" + to_string(Pass{kinds[k], c, m}) + "' on rank " +
+                             std::to_string(rank_of(c)));
   }
 
   /// From a blocked pass to the one that its rank's blocker waits for, and on, until a rank comes again.
@@ -135,7 +129,7 @@ class Check {
   const PipelineSchedule& schedule_;
   std::vector<std::size_t> next_;  // by rank
   std::vector<Done> done_;         // by chunk
-  std::vector<std::pair<int, Done>> complete_;
+  std::vector<Done> listed_;       // by chunk: what its rank's list has
 };
 
 }  // namespace

@@ -210,7 +210,7 @@ std::vector<int> most_in_flight(const PipelineSchedule& schedule) {
     int now = 0, most = 0;
     for (const Pass& pass : list) {
       if (pass.kind == PassKind::forward) most = std::max(most, ++now);
-      if (pass.kind == PassKind::backward || pass.kind == PassKind::backward_input) --now;
+      if (pass.backs_activations()) --now;
     }
     out.push_back(most);
   }

@@ -50,6 +50,7 @@ Shape dense_in_order_of(const Shape& shape, const Shape& strides) {
 
 Decoder::Decoder(const TransformerSpec& the_spec, const Training& the_training)
     : spec(the_spec),
+      habits(habits_of(spec.model_type)),
       training(the_training),
       code(find_code(training.profile.model_code)),
       compute(training.dtypes.compute),
@@ -100,7 +101,7 @@ TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bo
   const std::int64_t in = tensor(x).shape.back();
   const std::string path(part);
   // Hugging Face's GPT-2 has Conv1D: weights [in, out] and a bias, one addmm on the rows.
-  const bool conv1d = is(ModelCode::huggingface) && spec.model_type == "gpt2" && bias;
+  const bool conv1d = is(ModelCode::huggingface) && habits.conv1d && bias;
   products.push_back(path);
   if (fuses("lora") && has_adapter(*this, part) && !bias) return fused_adapter(*this, part, x, out);
   TensorId result = no_tensor;

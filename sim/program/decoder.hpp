@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_habits.hpp"
 #include "tidemark/program/program.hpp"
 #include "tidemark/program/training.hpp"
 #include "tidemark/program/transformer.hpp"
@@ -26,6 +27,7 @@ struct Decoder {
   Decoder(const TransformerSpec& the_spec, const Training& the_training);
 
   TransformerSpec spec;  // checked, head_dim filled
+  ModelHabits habits;
   Training training;
   ModelCode code;
   DType compute;

@@ -37,8 +37,7 @@ Heads fused_projections(Decoder& d, TensorId x) {
 
 Heads projections(Decoder& d, TensorId x) {
   if (d.spec.latent.kv_rank > 0) return latent_projections(d, x);
-  if (d.is(ModelCode::megatron) || d.spec.model_type == "gpt2" || d.spec.model_type == "gpt_bigcode")
-    return fused_projections(d, x);
+  if (d.is(ModelCode::megatron) || d.habits.fused_qkv) return fused_projections(d, x);
   const auto project = [&](const std::string& part, std::int64_t heads, std::int64_t width) {
     return split_heads(d, part, d.linear("attention." + part + "_proj", x, width, d.spec.qkv_bias), heads);
   };
@@ -109,10 +108,10 @@ TensorId probabilities(Decoder& d, TensorId scores) {
   if (d.is(ModelCode::megatron)) return d.pointwise(OpKind::softmax, part("softmax"), {scores});
   TensorId out = d.pointwise(OpKind::scale, part("scale"), {scores});
   if (d.spec.softcaps) out = softcap(d, part("softcap"), out);
-  const bool adds = d.is(ModelCode::huggingface) && d.spec.model_type != "gpt2" && d.spec.model_type != "gpt_bigcode";
+  const bool adds = d.is(ModelCode::huggingface) && d.habits.mask == EagerMask::added;
   if (d.mask != no_tensor) out = d.pointwise(adds ? OpKind::add : OpKind::masked_fill, part("mask"), {out, d.mask});
   const DType in = d.tensor(out).dtype;
-  const bool wide = (adds && d.spec.causal) || d.spec.model_type == "gpt_bigcode" || d.training.dtypes.autocast;
+  const bool wide = (adds && d.spec.causal) || d.habits.softmax_in_fp32 || d.training.dtypes.autocast;
   // CUDA's softmax reads fp16 and writes fp32 in one kernel; bf16 is cast first (ATen/native/SoftMax.cpp).
   if (wide && in != DType::float16) out = d.cast(part("softmax_float"), out, DType::float32);
   if (wide) {
@@ -146,8 +145,7 @@ TensorId multi_query_core(Decoder& d, Heads& heads) {
 }
 
 TensorId eager_core(Decoder& d, Heads& heads) {
-  if (d.is(ModelCode::huggingface) && d.spec.model_type == "gpt_bigcode" && d.spec.kv_heads == 1)
-    return multi_query_core(d, heads);
+  if (d.is(ModelCode::huggingface) && d.habits.expands_heads && d.spec.kv_heads == 1) return multi_query_core(d, heads);
   const Shape scores_shape = {d.batch, d.spec.heads, d.sequence, d.sequence};
   const Shape out_shape = {d.batch, d.spec.heads, d.sequence, d.value_dim};
   heads.k = repeat_heads(d, "k", heads.k);
@@ -180,10 +178,9 @@ TensorId fused_core(Decoder& d, Heads& heads) {
   // Hugging Face's sdpa and torchtitan repeat the heads before the call; flash kernels read grouped heads, and
   // gpt_bigcode's one head is expanded without a copy. Up to transformers 4.48 Mistral's code repeats them for flash
   // too (MistralFlashAttention2, MixtralFlashAttention2).
-  const bool mistral = d.spec.model_type == "mistral" || d.spec.model_type == "mixtral";
-  const bool flash_repeats = d.is(ModelCode::huggingface) && mistral && d.training.transformers != "4.49";
-  const bool sdpa_repeats =
-      d.spec.attention == "sdpa" && !d.is(ModelCode::reference) && d.spec.model_type != "gpt_bigcode";
+  const bool flash_repeats =
+      d.is(ModelCode::huggingface) && d.habits.flash_repeats_heads && d.training.transformers != "4.49";
+  const bool sdpa_repeats = d.spec.attention == "sdpa" && !d.is(ModelCode::reference) && !d.habits.expands_heads;
   if (sdpa_repeats || flash_repeats) {
     heads.k = repeat_heads(d, "k", heads.k);
     heads.v = repeat_heads(d, "v", heads.v);

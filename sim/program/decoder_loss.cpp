@@ -71,8 +71,7 @@ class LossChain {
   TensorId huggingface(TensorId logits, TensorId labels) {
     const std::string& version = d_.training.transformers;
     // GPT2LMHeadModel and GPTBigCodeForCausalLM take the logits as they are; cross_entropy is fp32 under autocast.
-    const bool as_they_are = d_.spec.model_type == "gpt2" || d_.spec.model_type == "gpt_bigcode";
-    const TensorId wide = as_they_are && version != "4.49" ? as_asked(logits) : widened(logits);
+    const TensorId wide = !d_.habits.logits_widen && version != "4.49" ? as_asked(logits) : widened(logits);
     const TensorId named = version == "4.45" ? wide : logits;
     d_.program.program().logits = named;
     const TensorId loss = d_.tensor(wide).shape.size() == 2

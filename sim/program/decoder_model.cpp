@@ -103,7 +103,8 @@ void check_settings(const TransformerSpec& spec) {
     refuse("unknown attention '" + spec.attention + "'; known are eager, sdpa, flash, fused");
   if (spec.head != "lm" && spec.head != "mlm" && spec.head != "classification" && spec.head != "none")
     refuse("unknown head '" + spec.head + "'; known are lm, mlm, classification, none");
-  if ((spec.head == "mlm") != (spec.head != "classification" && spec.head != "none" && spec.model_type == "bert"))
+  if ((spec.head == "mlm") !=
+      (spec.head != "classification" && spec.head != "none" && habits_of(spec.model_type).masked_words))
     refuse("head '" + spec.head + "' is not one of model_type '" + spec.model_type + "'");
   if (spec.image.size > 0 && spec.head == "lm") refuse("pictures have no next word: head is classification or none");
   check_probability("embedding_dropout", spec.embedding_dropout);
@@ -143,8 +144,8 @@ void check_training(const TransformerSpec& spec, const Training& training) {
     refuse("tokens x experts per token pass 2^52");
 }
 
-/// Tables and masks that live beside the batch, or that the model's forward makes for itself.
-void add_tables(Decoder& d) {
+/// Tables and masks that live beside the batch, or that the model's forward makes for itself, in its variables.
+void add_tables(Decoder& d, std::vector<TensorId>& locals) {
   const auto made = [&](const char* part, Shape shape, DType dtype) {
     return d.program.op(OpKind::custom, d.name(part), {}, std::move(shape), dtype);
   };
@@ -157,19 +158,21 @@ void add_tables(Decoder& d) {
     d.cos = d.program.input("rotary_cos", {d.sequence, d.rotary_dim}, DType::float32);
     d.sin = d.program.input("rotary_sin", {d.sequence, d.rotary_dim}, DType::float32);
   }
+  locals.insert(locals.end(), {d.cos, d.sin});
   if (d.is(ModelCode::megatron)) return;  // the mask comes with the batch
   if (d.spec.attention != "eager" || !d.spec.causal) return;
-  if (huggingface && d.spec.model_type == "gpt_bigcode")  // a buffer of the model: all positions
+  if (huggingface && d.habits.mask == EagerMask::buffer_of_model)  // all positions
     d.mask = d.program.input("causal_mask", {d.spec.max_positions, d.spec.max_positions}, DType::boolean);
-  else if (huggingface && d.spec.model_type != "gpt2")
+  else if (huggingface && d.habits.mask == EagerMask::added)
     d.mask = made("causal_mask", {1, 1, d.sequence, d.sequence}, d.compute);
   else if (!huggingface)
     d.mask = d.program.input("causal_mask", {d.sequence, d.sequence}, DType::boolean);
+  locals.push_back(d.mask);
 }
 
 /// GPT2Attention.bias: a triangle of all positions, one a layer.
 void add_layer_mask(Decoder& d) {
-  if (d.is(ModelCode::huggingface) && d.spec.model_type == "gpt2" && d.spec.attention == "eager")
+  if (d.is(ModelCode::huggingface) && d.habits.mask == EagerMask::buffer_of_layer && d.spec.attention == "eager")
     d.mask = d.program.input(d.name("attention.causal_mask"), {1, 1, d.spec.max_positions, d.spec.max_positions},
                              DType::boolean);
 }
@@ -228,14 +231,12 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
     x = d.pointwise(OpKind::add, "add", {x, positions});
     parts.push_back(positions);
   }
-  if (d.spec.model_type.starts_with("gemma")) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
+  if (d.habits.scales_embedding) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
   if (megatron) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
   x = d.dropout("dropout", x, d.spec.embedding_dropout);
   for (const TensorId id : own) d.ends_scope(id);
   if (megatron) locals.push_back(x);
-  add_tables(d);
-  for (const TensorId table : {d.cos, d.sin}) locals.push_back(table);
-  if (!megatron) locals.push_back(d.mask);
+  add_tables(d, locals);
   return x;
 }
 
@@ -292,7 +293,7 @@ TensorId block(Decoder& d, std::int64_t number, TensorId x) {
 
 TensorId model_loss(Decoder& d, TensorId hidden, TensorId token_table, const std::vector<TensorId>& locals) {
   if (d.spec.head == "classification") return classification_loss(d, hidden);
-  if (d.spec.model_type == "bert") return masked_language_loss(d, hidden, token_table);
+  if (d.habits.masked_words) return masked_language_loss(d, hidden, token_table);
   return language_loss(d, hidden, token_table, locals);
 }
 
@@ -301,9 +302,7 @@ TensorId receive(Decoder& d, bool ends, TensorId& token_table, std::vector<Tenso
   d.begin_layer("received", "other", false);
   const TensorId x = d.program.input("received", d.token_rows(d.spec.hidden), d.compute, true);
   if (ends && d.is(ModelCode::megatron)) megatron_batch(d, locals);
-  add_tables(d);
-  for (const TensorId table : {d.cos, d.sin}) locals.push_back(table);
-  if (!d.is(ModelCode::megatron)) locals.push_back(d.mask);
+  add_tables(d, locals);
   if (ends && d.spec.head == "lm" && d.spec.tied_embeddings)
     token_table = d.weight("tokens.weight", {d.spec.vocab, d.spec.hidden});
   return x;

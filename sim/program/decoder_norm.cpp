@@ -53,7 +53,7 @@ TensorId norm(Decoder& d, std::string_view part, TensorId x) {
   if (d.fuses("norm")) return d.pointwise(OpKind::rms_norm, part, {x, weight}, {.implementation = "over_gradient"});
   if (d.is(ModelCode::torchtitan)) return aten_rms_norm(d, path, x, weight);
   if (d.is(ModelCode::huggingface))
-    return d.spec.model_type == "gemma" ? gemma_rms_norm(d, path, x, weight) : llama_rms_norm(d, path, x, weight);
+    return d.habits.gain_from_one ? gemma_rms_norm(d, path, x, weight) : llama_rms_norm(d, path, x, weight);
   return d.pointwise(OpKind::rms_norm, part, {x, weight});
 }
 

@@ -101,7 +101,7 @@ TensorId classification_loss(Decoder& d, TensorId hidden) {
     logits =
         d.program.op(OpKind::index, d.name("pooled_logits"), {scores, last, last}, {d.batch, d.spec.labels}, dtype);
   } else {
-    const TensorId rows = d.spec.model_type == "bert" ? pooled(d, hidden) : first_rows(d, hidden);
+    const TensorId rows = d.habits.masked_words ? pooled(d, hidden) : first_rows(d, hidden);
     logits = d.linear("classifier", d.dropout("dropout", rows, d.spec.residual_dropout), d.spec.labels, true);
   }
   return class_loss(d, logits, d.batch);

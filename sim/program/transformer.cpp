@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "model_habits.hpp"
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark {
@@ -94,7 +95,7 @@ Int128 end_norm_parameters(const TransformerSpec& spec) { return norm_parameters
 
 Int128 head_parameters(const TransformerSpec& spec) {
   const Int128 hidden = spec.hidden;
-  const bool bert = spec.model_type == "bert";
+  const bool bert = habits_of(spec.model_type).masked_words;
   const Int128 pooler = bert ? projection(hidden, hidden, true) : Int128{0};
   if (spec.head == "none") return pooler;
   const bool biased = bert || spec.image.size > 0;  // decoders score without a bias

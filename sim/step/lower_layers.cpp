@@ -54,8 +54,9 @@ class LayerWalk {
   void drop(const PlanStep& step);
   void discard_input(std::int32_t layer);
   void discard_saved(std::int32_t layer);
-  OpId begin_copy(const PlanStep& step, std::string_view kind, Stream stream);
+  void begin_copy(const PlanStep& step, std::string_view kind, Stream stream);
   void copy_out(const PlanStep& step);
+  void wait_for_arrival(StorageId id, Stream stream);
   void copy_in(const PlanStep& step);
   void check_backward_order(std::int32_t layer, const std::string& name) const;
 
@@ -201,11 +202,7 @@ void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, 
 void LayerWalk::compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes) {
   const StorageId id = emit_.alloc(workspace, bytes, Category::workspace, layer);
   touched.push_back(id);
-  for (const StorageId read : touched)
-    std::erase_if(on_their_way_, [&](const auto& copy) {
-      if (copy.first == read) emit_.wait(copy.second, Stream::compute);
-      return copy.first == read;
-    });
+  for (const StorageId read : touched) wait_for_arrival(read, Stream::compute);
   emit_.compute(touched);
   emit_.release(id);
 }
@@ -329,27 +326,29 @@ void LayerWalk::discard_saved(std::int32_t layer) {
   store_.free_saved(layer);
 }
 
-OpId LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream) {
+void LayerWalk::wait_for_arrival(StorageId id, Stream stream) {
+  std::erase_if(on_their_way_, [&](const auto& copy) {
+    if (copy.first == id) emit_.wait(copy.second, stream);
+    return copy.first == id;
+  });
+}
+
+void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream) {
   const std::string name = op_name(kind, step.layer);
   if (part(step) != LayerPart::whole)
     throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
   begin(name, step.layer, Phase::offload, {});
-  const auto id = static_cast<OpId>(emit_.step().ops.size() - 1);
-  StepOp& op = emit_.step().ops[id];
+  StepOp& op = emit_.step().ops.back();
   op.stream = stream;
   op.has_time = false;
   op.moved = counts_.saved[static_cast<std::size_t>(step.layer)];
-  return id;
 }
 
 /// What a layer saved goes to the host, its output with it; the device's storage is free when the copy has ended (M9).
 void LayerWalk::copy_out(const PlanStep& step) {
   begin_copy(step, "Out", Stream::copy_out);
   const StorageId saved = store_.read_saved(step.layer, op_name("Out", step.layer));
-  std::erase_if(on_their_way_, [&](const auto& copy) {
-    if (copy.first == saved) emit_.wait(copy.second, Stream::copy_out);
-    return copy.first == saved;
-  });
+  wait_for_arrival(saved, Stream::copy_out);
   emit_.copy({saved});
   moved_out_[static_cast<std::size_t>(step.layer)] = emit_.record(Stream::copy_out);
   store_.free_saved(step.layer, Stream::copy_out);

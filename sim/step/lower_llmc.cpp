@@ -30,13 +30,11 @@ struct Array {
 class LlmcLowering {
  public:
   LlmcLowering(const TransformerSpec& spec, const Plan& plan, const Training& training)
-      : spec_(spec),
-        training_(training),
-        program_(make_transformer(spec, training)),
-        kernels_(training.profile.kernels),
-        emit_(step_) {
+      : spec_(spec), training_(training), program_(make_transformer(spec, training)), emit_(step_) {
     check_program();
     read_recompute(plan);
+    const KernelSet kernels(training.profile.kernels);
+    for (const ProgramOp& op : program_.ops) kernels_.push_back(kernels.kernel(program_, op));
   }
 
   Step lower() {
@@ -222,8 +220,9 @@ class LlmcLowering {
 
   void forward() {
     bool first = first_use();
-    for (const ProgramOp& op : program_.ops) {
-      const Kernel k = kernels_.kernel(program_, op);
+    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
+      const ProgramOp& op = program_.ops[i];
+      const Kernel& k = kernels_[i];
       if (k.forward.empty()) continue;  // a view
       kernel(op, is_loss(op) ? Phase::loss : Phase::forward, k.forward_cost, std::exchange(first, false));
     }
@@ -231,14 +230,15 @@ class LlmcLowering {
 
   void backward() {
     bool first = first_use();
-    std::for_each(program_.ops.rbegin(), program_.ops.rend(), [&](const ProgramOp& op) {
-      const Kernel k = kernels_.kernel(program_, op);
+    for (std::size_t i = program_.ops.size(); i-- > 0;) {
+      const ProgramOp& op = program_.ops[i];
+      const Kernel& k = kernels_[i];
       const bool block = program_.layers[static_cast<std::size_t>(op.layer)].is_block;
       const bool again =
           block && ((gelu_again_ && op.kind == OpKind::gelu) || (norms_again_ && op.kind == OpKind::layer_norm));
       if (again) kernel(op, Phase::recompute, k.forward_cost, false);
       if (!k.backward.empty()) kernel(op, Phase::backward, k.backward_cost, std::exchange(first, false));
-    });
+    }
   }
 
   void update() {
@@ -258,7 +258,7 @@ class LlmcLowering {
   TransformerSpec spec_;
   const Training& training_;
   Program program_;
-  KernelSet kernels_;
+  std::vector<Kernel> kernels_;  // by op
   Step step_;
   Emitter emit_;
   std::vector<Array> parameters_;

@@ -168,7 +168,7 @@ ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool 
 
 ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training) {
   const Program& program = chunk.program;
-  const auto tensor = [&](TensorId id) { return program.tensors[static_cast<std::size_t>(id)]; };
+  const auto tensor = [&](TensorId id) -> const Tensor& { return program.tensors[static_cast<std::size_t>(id)]; };
   const auto bytes = [&](TensorId id) { return program.storages[static_cast<std::size_t>(tensor(id).storage)].bytes; };
   refuse_copies(plan);
   ChunkStep out;

@@ -132,7 +132,7 @@ class ProgramLowering {
            checkpointing_.kind == Checkpointing::Kind::nonreentrant;
   }
   /// The generator's state is a tensor of the device where that is a CPU; CUDA's is kept on the host.
-  bool copies_rng() const { return checkpointing_.preserve_rng && training_.profile.kernels.starts_with("cpu"); }
+  bool copies_rng() const { return checkpointing_.preserve_rng && host_is_device_; }
   bool reentrant() const { return checkpointing_.kind == Checkpointing::Kind::reentrant; }
   void enter_region(const Turn& turn, const Turn* previous);
   void leave_region(const Turn& turn, const Turn* next);

@@ -85,13 +85,10 @@ class Weaver {
     return static_cast<StorageId>(out_.storages.size() - 1);
   }
 
-  StorageId& event(std::size_t c, int m, bool forward) {
-    return events_[(2 * c + (forward ? 0 : 1)) * static_cast<std::size_t>(schedule_.micro_batches) +
-                   static_cast<std::size_t>(m)];
-  }
   /// Both ends may come first in the list.
   std::uint32_t event_id(std::size_t c, int m, bool forward) {
-    StorageId& id = event(c, m, forward);
+    std::uint32_t& id = events_[(2 * c + (forward ? 0 : 1)) * static_cast<std::size_t>(schedule_.micro_batches) +
+                                static_cast<std::size_t>(m)];
     if (id == no_id) id = out_.events++;
     return id;
   }
@@ -99,8 +96,8 @@ class Weaver {
   void run(const Pass& pass, int step) {
     now_ = {static_cast<std::size_t>(pass.chunk), pass.micro_batch, step};
     if (pass.kind == PassKind::forward) return forward();
-    if (pass.kind != PassKind::backward_weight) backward();
-    if (pass.kind != PassKind::backward_input) weights();
+    if (pass.backs_activations()) backward();
+    if (pass.backs_weights()) weights();
   }
 
   Thread& thread() { return threads_[now_.chunk]; }

@@ -181,6 +181,19 @@ TEST_CASE("the embedding: tables, positions, and what each model adds") {
   }
 }
 
+// GemmaRMSNorm and Gemma2RMSNorm alike.
+TEST_CASE("Gemma's norms multiply by 1 + weight") {
+  for (const std::string type : {"llama", "gemma", "gemma2"}) {
+    CAPTURE(type);
+    TransformerSpec spec = small_llama();
+    spec.model_type = type;
+    const Program program = make_transformer(spec, training("huggingface", "cuda-sm80", DType::bfloat16));
+    const bool adds_one =
+        std::ranges::any_of(program.ops, [](const ProgramOp& op) { return op.name == "layers.0.attention_norm.gain"; });
+    CHECK(adds_one == (type != "llama"));
+  }
+}
+
 TEST_CASE("the loss chain") {
   struct Case {
     std::string name, code;

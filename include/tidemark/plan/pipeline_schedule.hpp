@@ -22,6 +22,8 @@ struct Pass {
   PassKind kind = PassKind::forward;
   std::int32_t chunk = 0;        // of the model, from its first layers on
   std::int32_t micro_batch = 0;  // of the step
+  bool backs_activations() const { return kind == PassKind::backward || kind == PassKind::backward_input; }
+  bool backs_weights() const { return kind == PassKind::backward || kind == PassKind::backward_weight; }
   friend bool operator==(const Pass&, const Pass&) = default;
 };
 /// As custom schedules write it: F, I (backward of the input), W (of the weights), B (both).

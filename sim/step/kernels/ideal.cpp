@@ -91,7 +91,8 @@ Kernel mul(const OpView& op) {
 }
 
 /// An elementwise op, or a reduction over rows; a fused bias (input 1) is kept beside the input.
-Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std::int64_t backward_ops) {
+Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std::int64_t backward_ops,
+                   Layout layout = Layout::like_input) {
   const std::int64_t n = elements(op.input(0));
   const bool has_bias = op.inputs() > 1;
   Draft k(op);
@@ -99,9 +100,7 @@ Kernel elementwise(const OpView& op, Keeps keeps, std::int64_t forward_ops, std:
   if (keeps == Keeps::input) k.save_input(0);
   if (keeps == Keeps::input && has_bias) k.save_input(1);
   if (keeps == Keeps::output) k.save_output(0);
-  const OpKind kind = op.op.kind;
-  const bool begins_with_gradient = kind == OpKind::gelu || kind == OpKind::silu || kind == OpKind::tanh;
-  k.backward().gradient(0, begins_with_gradient ? Layout::like_gradient : Layout::like_input);
+  k.backward().gradient(0, layout);
   if (has_bias) k.gradient(1);
   k.run();
   const std::int64_t bias_ops = has_bias ? 1 : 0;
@@ -113,9 +112,11 @@ Kernel pow(const OpView& op) { return elementwise(op, Keeps::input, 1, 3); }
 Kernel mean(const OpView& op) { return elementwise(op, Keeps::nothing, 1, 1); }
 Kernel rsqrt(const OpView& op) { return elementwise(op, Keeps::output, 2, 3); }
 Kernel relu(const OpView& op) { return elementwise(op, Keeps::output, 1, 1); }
-Kernel tanh(const OpView& op) { return elementwise(op, Keeps::output, 1, 3); }
-Kernel gelu(const OpView& op) { return elementwise(op, Keeps::input, 5, 9); }      // x / 2 * (1 + erf(x / sqrt 2))
-Kernel silu(const OpView& op) { return elementwise(op, Keeps::input, 5, 8); }      // x / (1 + exp(-x))
+Kernel tanh(const OpView& op) { return elementwise(op, Keeps::output, 1, 3, Layout::like_gradient); }
+/// x / 2 * (1 + erf(x / sqrt 2))
+Kernel gelu(const OpView& op) { return elementwise(op, Keeps::input, 5, 9, Layout::like_gradient); }
+/// x / (1 + exp(-x))
+Kernel silu(const OpView& op) { return elementwise(op, Keeps::input, 5, 8, Layout::like_gradient); }
 Kernel softmax(const OpView& op) { return elementwise(op, Keeps::output, 5, 4); }  // max, -, exp, sum, /
 Kernel log_softmax(const OpView& op) { return elementwise(op, Keeps::output, 6, 4); }
 Kernel cast(const OpView& op) { return elementwise(op, Keeps::nothing, 0, 0); }

@@ -44,6 +44,7 @@ struct Formula {
   Keeps keeps = Keeps::nothing;
   std::int64_t forward_ops = 1, backward_ops = 1;
   std::array<Factor, 4> factors = {};
+  Layout layout = Layout::like_gradient;  // measured: most formulas begin with the gradient
 };
 
 constexpr Factor plain = Factor::plain, scaled = Factor::scaled;
@@ -54,18 +55,19 @@ constexpr std::array<Formula, 18> formulas = {{
     {OpKind::abs, Keeps::input, 1, 2, {plain}},  // grad * self.sgn()
     {OpKind::exp, Keeps::output, 1, 1, {}},
     {OpKind::log, Keeps::input, 1, 1, {}},
-    {OpKind::sqrt, Keeps::output, 1, 2, {scaled}},                     // grad / (2 * result)
-    {OpKind::sin, Keeps::input, 1, 2, {plain}},                        // grad * self.cos()
-    {OpKind::cos, Keeps::input, 1, 3, {plain, plain}},                 // grad * -self.sin()
-    {OpKind::erf, Keeps::input, 1, 5, {plain, plain, plain, scaled}},  // 2/sqrt(pi) * exp(-(self.pow(2))) * grad
-    {OpKind::reciprocal, Keeps::output, 1, 3, {plain, plain}},         // -grad * (result * result)
+    {OpKind::sqrt, Keeps::output, 1, 2, {scaled}},      // grad / (2 * result)
+    {OpKind::sin, Keeps::input, 1, 2, {plain}},         // grad * self.cos()
+    {OpKind::cos, Keeps::input, 1, 3, {plain, plain}},  // grad * -self.sin()
+    // 2/sqrt(pi) * exp(-(self.pow(2))) * grad
+    {OpKind::erf, Keeps::input, 1, 5, {plain, plain, plain, scaled}, Layout::like_input},
+    {OpKind::reciprocal, Keeps::output, 1, 3, {plain, plain}},  // -grad * (result * result)
     {OpKind::sigmoid, Keeps::output, 3, 3, {}},
-    {OpKind::leaky_relu, Keeps::input, 1, 1, {}},
+    {OpKind::leaky_relu, Keeps::input, 1, 1, {}, Layout::like_input},
     {OpKind::elu, Keeps::input, 2, 2, {}},
     {OpKind::softplus, Keeps::input, 3, 3, {}},
     {OpKind::hardtanh, Keeps::input, 2, 1, {}},
     {OpKind::hardswish, Keeps::input, 3, 3, {}},
-    {OpKind::triangle, Keeps::nothing, 0, 0, {}},
+    {OpKind::triangle, Keeps::nothing, 0, 0, {}, Layout::like_input},
 }};
 
 /// One input of many elements, one gradient of as many.
@@ -87,10 +89,7 @@ Kernel formula(const OpView& op) {
     factors.push_back(k.temp("factor", size));
     if (number) number->end();
   }
-  // measured: all but these begin with the gradient
-  const bool others_first =
-      op.op.kind == OpKind::leaky_relu || op.op.kind == OpKind::erf || op.op.kind == OpKind::triangle;
-  k.gradient(0, others_first ? Layout::like_input : Layout::like_gradient).run();
+  k.gradient(0, found->layout).run();
   std::for_each(factors.rbegin(), factors.rend(), [&](std::int32_t factor) { k.free_temp(factor); });
   return k.other_flops(product(op, found->forward_ops, n), product(op, found->backward_ops, n)).finish();
 }
@@ -206,7 +205,6 @@ Kernel div(const OpView& op) {
 }
 
 /// The incoming gradient goes to x, its negative to y.
-template <Torch torch>
 Kernel sub(const OpView& op) {
   const std::int64_t n = elements(op.output(0));
   Draft k(op);
@@ -256,15 +254,6 @@ Kernel mean(const OpView& op) {
   return k.other_flops(n, n).finish();
 }
 
-/// zeros, then the picked elements added.
-template <Torch torch>
-Kernel index(const OpView& op) {
-  Draft k(op);
-  k.outputs().run();
-  for (std::size_t i = 1; i < op.inputs(); ++i) k.save_input(i);
-  return k.backward().gradient(0).run().other_flops(0, elements(op.output(0))).finish();
-}
-
 template <Torch torch>
 Kernel gather(const OpView& op) {
   Draft k(op);
@@ -276,7 +265,6 @@ Kernel gather(const OpView& op) {
   return k.backward().gradient(0).run().other_flops(0, elements(op.output(0))).finish();
 }
 
-template <Torch torch>
 Kernel index_add(const OpView& op) {
   Draft k(op);
   k.outputs().run().save_input(1).save_input(2).backward().gradient(2).run().pass(0);
@@ -284,14 +272,12 @@ Kernel index_add(const OpView& op) {
 }
 
 /// Values and their places.
-template <Torch torch>
 Kernel max_pool(const OpView& op) {
   Draft k(op);
   k.outputs().run().save_input(0).save_output(1).backward().gradient(0).run();
   return k.other_flops(elements(op.input(0)), elements(op.output(0))).finish();
 }
 
-template <Torch torch>
 Kernel avg_pool(const OpView& op) {
   Draft k(op);
   k.outputs().run().save_input(0).backward().gradient(0).run();
@@ -310,7 +296,6 @@ Kernel compare(const OpView& op) {
 }
 
 /// A slice of everything makes a full-size zero tensor too.
-template <Torch torch>
 Kernel view(const OpView& op) {
   const std::string& how = op.op.attributes.implementation;
   const bool part = elements(op.output(0)) != elements(op.input(0)) || how == "slice" || how == "select";
@@ -361,7 +346,6 @@ Kernel bce_loss(const OpView& op) {
 }
 
 /// Statistics a group, two for each image and group inside backward.
-template <Torch torch>
 Kernel group_norm(const OpView& op) {
   const Tensor& x = op.input(0);
   const std::int64_t images = x.shape.at(0), groups = op.op.attributes.heads, channels = x.shape.at(1);
@@ -418,19 +402,18 @@ void set(RuleTable& rules) {
   rule(rules, OpKind::sub_from) = sub_from<torch>;
   rule(rules, OpKind::mul) = mul<torch>;
   rule(rules, OpKind::div) = div<torch>;
-  rule(rules, OpKind::sub) = sub<torch>;
+  rule(rules, OpKind::sub) = sub;
   rule(rules, OpKind::where) = where<torch>;
   rule(rules, OpKind::mean) = mean<torch>;
-  rule(rules, OpKind::index) = index<torch>;
   rule(rules, OpKind::gather) = gather<torch>;
-  rule(rules, OpKind::index_add) = index_add<torch>;
-  rule(rules, OpKind::max_pool) = max_pool<torch>;
-  rule(rules, OpKind::avg_pool) = avg_pool<torch>;
+  rule(rules, OpKind::index_add) = index_add;
+  rule(rules, OpKind::max_pool) = max_pool;
+  rule(rules, OpKind::avg_pool) = avg_pool;
   rule(rules, OpKind::compare) = compare<torch>;
-  rule(rules, OpKind::view) = view<torch>;
+  rule(rules, OpKind::view) = view;
   rule(rules, OpKind::split) = split;
   rule(rules, OpKind::bce_loss) = bce_loss<torch>;
-  rule(rules, OpKind::group_norm) = group_norm<torch>;
+  rule(rules, OpKind::group_norm) = group_norm;
   rule(rules, OpKind::batch_norm) = batch_norm<torch>;
 }
 

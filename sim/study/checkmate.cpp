@@ -138,7 +138,7 @@ CheckmateAnswer checkmate(const Dag& dag, std::int64_t limit, double seconds) {
   CheckmateAnswer out;
   out.bound = dag.total();
   const Formulation formulation(dag, limit, true);
-  const WholeSolution found = solve(formulation.program(), std::nullopt, seconds);
+  const WholeSolution found = solve(formulation.program(), seconds);
   out.is_proven = found.is_proven;
   out.bound = std::max(out.bound, found.bound);
   if (found.x.empty()) return out;

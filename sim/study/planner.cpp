@@ -288,11 +288,12 @@ class Planning {
     const CheckmateAnswer found = checkmate(of, budget_.count, seconds);
     if (found.schedule) try_schedule("checkmate", *found.schedule, of);
     if (settings_.method != "checkmate") return;  // other shapes of schedule may cost less
-    bound_cost(found.bound, of, "the integer program");
-    answer_.bound.is_tight = found.is_proven;
     if (!found.schedule)
       answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of this shape fits"
                                                  : "the time was over before a schedule was found");
+    if (!found.schedule && found.is_proven) return;  // where there is no schedule, none is the cheapest
+    bound_cost(found.bound, of, "the integer program");
+    answer_.bound.is_tight = found.is_proven;
   }
 
   /// As the online run goes; thrashing where repetition costs ten times the step.

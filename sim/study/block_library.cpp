@@ -174,10 +174,13 @@ void BlockLibrary::add(const Lowered& model, const OpTimes& times) {
   const std::vector<Surroundings> around = surroundings(model.regions, model.blocks);
   const std::size_t last = model.blocks - 1;
   Cutter cutter(model, times, 0);
-  starts_.clear();
-  tails_.clear();
+  const auto keep_end = [](std::vector<LibraryPiece>& ends, int step, LibraryPiece piece) {
+    const auto i = static_cast<std::size_t>(step);
+    if (i < ends.size()) return require(same(ends[i], piece), "the optimizer depends on the policy");
+    ends.push_back(std::move(piece));
+  };
   for (int s = 0; s < model.steps; ++s) {
-    starts_.push_back(cutter.cut(cutter.end_while([&] { return !cutter.is_layer(); }), std::nullopt));
+    keep_end(starts_, s, cutter.cut(cutter.end_while([&] { return !cutter.is_layer(); }), std::nullopt));
     for (int m = 0; m < model.micro_batches; ++m) {
       const auto keep = [&](BlockPart part, std::size_t block, LibraryPiece piece) {
         file(part, around[block], s, m, std::move(piece));
@@ -202,10 +205,10 @@ void BlockLibrary::add(const Lowered& model, const OpTimes& times) {
       });
       keep(BlockPart::below_backward, 0, cutter.cut(end, 0));
     }
-    tails_.push_back(cutter.cut(cutter.end_while([&] {
+    const std::size_t end = cutter.end_while([&] {
       return !cutter.is_layer() && cutter.part()->step == s && cutter.part()->what == StepPart::What::backward;
-    }),
-                                std::nullopt));
+    });
+    keep_end(tails_, s, cutter.cut(end, std::nullopt));
   }
   require(cutter.part() == nullptr, "there is more than the regions say");
 }

@@ -8,7 +8,6 @@
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/plan/choices.hpp"
-#include "tidemark/plan/order.hpp"
 
 namespace tidemark {
 namespace {
@@ -78,9 +77,7 @@ class LevelSearch {
       ops = level.choices;
       choices.regions.push_back({layer});
     }
-    Policy policy = evaluator_.scenario().policy;
-    policy.kind = policy::None{};
-    return put_in_order(choices, policy, evaluator_.model());
+    return evaluator_.plan_of(choices, evaluator_.scenario().policy.schedule);
   }
 
   bool fits(const Level& a, int count_a, const Level* b, int count_b) {
@@ -149,10 +146,7 @@ class LayerSearch {
       else
         choices.regions.push_back({static_cast<std::int32_t>(i)});
     }
-    Policy policy = evaluator_.scenario().policy;
-    policy.kind = policy::None{};
-    policy.schedule = RecomputeSchedule::per_segment;
-    Plan plan = put_in_order(choices, policy, evaluator_.model());
+    Plan plan = evaluator_.plan_of(choices, RecomputeSchedule::per_segment);
     const PlanCost cost = evaluator_.cost(plan);
     const auto excess = [&](const PlanCost& of) { return std::max(Bytes{}, of.peak - budget_); };
     const bool better =

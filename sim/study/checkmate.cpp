@@ -1,7 +1,6 @@
 #include "tidemark/study/checkmate.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "tidemark/base/errors.hpp"
@@ -16,11 +15,8 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 /// higher optimum without whole numbers.
 class Formulation {
  public:
-  Formulation(const Dag& dag, std::int64_t limit, bool tight) : dag_(dag), rows_(dag.rows()) {
-    std::int64_t unit = 0;
-    for (const std::int64_t bytes : dag.bytes) unit = std::gcd(unit, bytes);
-    unit_ = std::max<std::int64_t>(unit, 1);
-    limit_ = limit / unit_;
+  Formulation(const Dag& dag, std::int64_t limit, bool tight)
+      : dag_(dag), rows_(dag.rows()), unit_(dag.unit()), limit_(limit / unit_) {
     add_columns();
     for (std::int32_t t = 0; t < rows_; ++t) {
       add_dependencies(t);
@@ -121,8 +117,8 @@ class Formulation {
 
   const Dag& dag_;
   const std::int32_t rows_;
+  const std::int64_t unit_, limit_;                  // of memory; the limit in units
   std::vector<std::vector<std::int32_t>> frees_of_;  // by row, of the stage at hand
-  std::int64_t unit_ = 1, limit_ = 0;
   LinearProgram program_;
 };
 
@@ -138,7 +134,7 @@ CheckmateAnswer checkmate(const Dag& dag, std::int64_t limit, double seconds) {
   CheckmateAnswer out;
   out.bound = dag.total();
   const Formulation formulation(dag, limit, true);
-  const WholeSolution found = solve(formulation.program(), std::nullopt, seconds);
+  const WholeSolution found = solve(formulation.program(), seconds);
   out.is_proven = found.is_proven;
   out.bound = std::max(out.bound, found.bound);
   if (found.x.empty()) return out;

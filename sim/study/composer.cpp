@@ -209,7 +209,7 @@ Composer::~Composer() = default;
 
 std::size_t Composer::libraries() const {
   const std::lock_guard<std::mutex> guard(lock_);
-  return shelves_.size();
+  return shelves_.size() * static_cast<std::size_t>(model_->step_kinds * model_->batch_kinds);
 }
 
 /// One library for each body, and one more where blocks are held beside those that run again; made by whoever asks

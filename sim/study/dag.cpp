@@ -15,6 +15,12 @@ std::size_t at(std::int32_t row) { return static_cast<std::size_t>(row); }
 
 std::int64_t Dag::total() const { return std::accumulate(cost.begin(), cost.end(), std::int64_t{0}); }
 
+std::int64_t Dag::unit() const {
+  std::int64_t common = 0;
+  for (const std::int64_t of_row : bytes) common = std::gcd(common, of_row);
+  return std::max<std::int64_t>(common, 1);
+}
+
 Dag make_dag(const LayerGraph& graph, bool ends_stay) {
   if (!graph.is_whole_step)
     throw InputError("this planner needs a graph whose rows are the whole step (convention checkmate or dtr)");

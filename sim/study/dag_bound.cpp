@@ -105,9 +105,7 @@ class Bounds {
 /// Columns: alive(v), when the moment first runs; later(v), v runs again after it. Only ancestors of the moment have
 /// them; what else is alive only makes room scarcer. Nothing where the moment's own needs pass the limit.
 std::optional<LinearProgram> Bounds::program(std::int32_t moment) const {
-  std::int64_t unit = 0;
-  for (const std::int64_t bytes : dag_.bytes) unit = std::gcd(unit, bytes);
-  unit = std::max<std::int64_t>(unit, 1);
+  const std::int64_t unit = dag_.unit();
   const auto size = [&](std::int32_t row) { return dag_.bytes[at(row)] / unit; };
 
   LinearProgram out;

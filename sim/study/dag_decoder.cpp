@@ -25,15 +25,13 @@ DagDecoder::Outcome DagDecoder::decode(const KeepWish& wish, std::int64_t most) 
   evictable_.clear();
   runs_.clear();
   Outcome out;
-  for (stage_ = 0; stage_ < dag_.rows(); ++stage_) {
-    if (!materialize(stage_)) {
-      out.stuck = stage_;
-      for (std::int32_t row = 0; row < dag_.rows(); ++row)
-        if (locks_[at(row)] > 0) out.held.push_back(row);
+  for (std::int32_t row = 0; row < dag_.rows(); ++row) {  // for the first time
+    if (!materialize(row)) {
+      out.stuck = row;
       return out;
     }
     // What this row reads has one reader less to come.
-    for (const std::int32_t input : dag_.inputs[at(stage_)]) {
+    for (const std::int32_t input : dag_.inputs[at(row)]) {
       const bool in_set = live_[at(input)] && locks_[at(input)] == 0;
       if (in_set) evictable_.erase(entry(input));
       ++reader_[at(input)];

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tidemark/study/dag_decoder.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -42,7 +44,6 @@ class Search {
     }
     DagSearchAnswer out;
     out.decodings = decodings_;
-    out.stuck = stuck_;
     if (best_cost_ == never) return out;
     out.schedule = measure(dag_, best_runs_);
     return out;
@@ -69,8 +70,8 @@ class Search {
     ++decodings_;
     const DagDecoder::Outcome outcome = decoder_.decode(wish, best_cost_ == never ? never : best_cost_ + 1);
     if (!outcome.fits) {
-      if (best_cost_ == never && outcome.stuck >= stuck_.stuck) {
-        stuck_ = outcome;
+      if (best_cost_ == never && outcome.stuck >= stuck_) {
+        stuck_ = outcome.stuck;
         at_ = wish;
       }
       return false;
@@ -154,7 +155,7 @@ class Search {
   KeepWish at_;
   std::int64_t decodings_ = 0, best_cost_ = never, best_count_ = never;
   std::vector<std::int32_t> best_runs_;
-  DagDecoder::Outcome stuck_;
+  std::int32_t stuck_ = 0;  // before anything fits: the furthest row that a wish came to
 };
 
 }  // namespace

@@ -16,11 +16,11 @@ bool recomputes(const Plan& plan) {
   return std::ranges::any_of(plan.steps, [](const PlanStep& step) { return step.action == Action::recompute; });
 }
 
-/// What the device, or the allocator's own capacity, leaves to the framework.
 bool moves(const Plan& plan) {
   return std::ranges::any_of(plan.steps, [](const PlanStep& step) { return step.action == Action::copy_out; });
 }
 
+/// What the device, or the allocator's own capacity, leaves to the framework.
 std::optional<Bytes> usable_bytes(const Scenario& scenario) {
   if (scenario.caching && scenario.caching->available) return scenario.caching->available;
   const Device& device = scenario.device;

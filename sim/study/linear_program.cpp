@@ -37,7 +37,7 @@ Relaxation relax(const LinearProgram&, double) {
   require_linear_solver();
   return {};
 }
-WholeSolution solve(const LinearProgram&, std::optional<std::int64_t>, double) {
+WholeSolution solve(const LinearProgram&, double) {
   require_linear_solver();
   return {};
 }
@@ -117,18 +117,15 @@ Relaxation relax(const LinearProgram& program, double seconds) {
   Clp_setMaximumSeconds(model, seconds);
   Clp_initialDualSolve(model);
   Relaxation out;
-  const int status = Clp_status(model);
-  out.feasible = status != 1;
+  out.feasible = Clp_status(model) != 1;
   out.value = Clp_objectiveValue(model);
   // Past the time the duals may be anything at all, and still prove what they prove.
   out.proven = std::max(proven_bound(program, nullptr), proven_bound(program, Clp_dualRowSolution(model)));
-  const double* x = Clp_primalColumnSolution(model);
-  if (status == 0) out.x.assign(x, x + program.cost.size());
   Clp_deleteModel(model);
   return out;
 }
 
-WholeSolution solve(const LinearProgram& program, std::optional<std::int64_t> cutoff, double seconds) {
+WholeSolution solve(const LinearProgram& program, double seconds) {
   const Columns columns = by_columns(program);
   Cbc_Model* model = Cbc_newModel();
   Cbc_setLogLevel(model, 0);
@@ -140,21 +137,19 @@ WholeSolution solve(const LinearProgram& program, std::optional<std::int64_t> cu
   Cbc_setParameter(model, "timeMode", "elapsed");
   Cbc_setMaximumSeconds(model, seconds);
   Cbc_setAllowableGap(model, 0.99);  // costs are whole numbers: a bound within less than one is the optimum
-  if (cutoff) Cbc_setCutoff(model, static_cast<double>(*cutoff) - 0.5);
   Cbc_solve(model);
   WholeSolution out;
   out.is_proven = Cbc_isProvenOptimal(model) != 0 || Cbc_isProvenInfeasible(model) != 0;
   const double* x = Cbc_numberSavedSolutions(model) > 0 ? Cbc_bestSolution(model) : nullptr;
-  if (x != nullptr) {
-    for (std::size_t c = 0; c < program.cost.size(); ++c) {
-      out.x.push_back(std::llround(x[c]));
-      out.cost += program.cost[c] * out.x.back();
-    }
+  std::int64_t cost = 0;
+  for (std::size_t c = 0; x != nullptr && c < program.cost.size(); ++c) {
+    out.x.push_back(std::llround(x[c]));
+    cost += program.cost[c] * out.x.back();
   }
   const double possible = Cbc_getBestPossibleObjValue(model);
   out.bound = proven_bound(program, nullptr);
   if (out.is_proven)
-    out.bound = x != nullptr ? out.cost : cutoff.value_or(std::numeric_limits<std::int64_t>::max());
+    out.bound = x != nullptr ? cost : std::numeric_limits<std::int64_t>::max();
   else if (std::isfinite(possible) && std::abs(possible) < 9e17)
     out.bound = std::max(out.bound, static_cast<std::int64_t>(std::ceil(possible - 1e-6 * std::max(1.0, possible))));
   Cbc_deleteModel(model);

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/order.hpp"
 #include "tidemark/step/op_times.hpp"
 #include "tidemark/study/pipeline.hpp"
 
@@ -51,6 +52,13 @@ Plan PlanEvaluator::plan_of(const PolicyKind& kind) const {
     policy.nested.clear();
   }
   return make_plan(policy, outline_);
+}
+
+Plan PlanEvaluator::plan_of(const Choices& choices, RecomputeSchedule schedule) const {
+  Policy policy = scenario_.policy;
+  policy.kind = policy::None{};
+  policy.schedule = schedule;
+  return put_in_order(choices, policy, outline_);
 }
 
 }  // namespace tidemark

@@ -10,7 +10,6 @@
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/input/yaml_map.hpp"
 #include "tidemark/plan/choices.hpp"
-#include "tidemark/plan/order.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/study/block_search.hpp"
 #include "tidemark/study/chain_exact.hpp"
@@ -208,13 +207,6 @@ class Planning {
                                                : "the states ran out before a schedule was found");
   }
 
-  Plan ordered(const Choices& choices, RecomputeSchedule schedule) const {
-    Policy policy = evaluator_.scenario().policy;
-    policy.kind = policy::None{};
-    policy.schedule = schedule;
-    return put_in_order(choices, policy, evaluator_.model());
-  }
-
   /// Segments of sqrt(L) blocks, and greedy ones of so many bytes (Chen et al. 2016).
   void chen() {
     try_policy("chen", policy::Sqrt{}, "segments of sqrt(L) blocks");
@@ -222,7 +214,7 @@ class Planning {
     for (int part = 1; part <= 32; ++part) {
       const Bytes most{static_cast<std::int64_t>(Int128{all.count} * part / 32)};
       const Choices choices = greedy_segments(evaluator_.model(), most);
-      try_plan("chen", ordered(choices, evaluator_.scenario().policy.schedule),
+      try_plan("chen", evaluator_.plan_of(choices, evaluator_.scenario().policy.schedule),
                std::to_string(choices.regions.size()) + " greedy segments of at most " + pretty(most));
     }
   }
@@ -235,7 +227,7 @@ class Planning {
     for (int tenths = 10; tenths >= 0; --tenths) {
       const Bytes most{static_cast<std::int64_t>(Int128{all.count} * tenths / 10)};
       const SavedChoice choice = knapsack(evaluator_.model(), worth, most);
-      Plan plan = ordered(choice.choices, RecomputeSchedule::up_front);
+      Plan plan = evaluator_.plan_of(choice.choices, RecomputeSchedule::up_front);
       const PlanCost cost = evaluator_.cost(plan);
       const std::string kept = pretty(choice.saved) + " of " + pretty(all) + " saved";
       answer_.notes.push_back("knapsack " + std::string(tenths == 10 ? "1.0" : "0." + std::to_string(tenths)) + ": " +
@@ -296,11 +288,12 @@ class Planning {
     const CheckmateAnswer found = checkmate(of, budget_.count, seconds);
     if (found.schedule) try_schedule("checkmate", *found.schedule, of);
     if (settings_.method != "checkmate") return;  // other shapes of schedule may cost less
-    bound_cost(found.bound, of, "the integer program");
-    answer_.bound.is_tight = found.is_proven;
     if (!found.schedule)
       answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of this shape fits"
                                                  : "the time was over before a schedule was found");
+    if (!found.schedule && found.is_proven) return;  // where there is no schedule, none is the cheapest
+    bound_cost(found.bound, of, "the integer program");
+    answer_.bound.is_tight = found.is_proven;
   }
 
   /// As the online run goes; thrashing where repetition costs ten times the step.

@@ -35,10 +35,6 @@ PassCosts costs_of(const ChunkStep& chunk, const LayerGraph& part, const Device&
   return costs;
 }
 
-}  // namespace
-
-namespace {
-
 /// Lowers one chunk, of `count` layers from `first` on.
 class ChunkLowering {
  public:

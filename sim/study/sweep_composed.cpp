@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t fewest_policies = 8;   // that pay for a setting's composer
 constexpr std::size_t most_nodes = 100'000;   // of an axis that are kept as they are read
 constexpr std::size_t most_settings = 64;     // kept at a time; a study has few, or few points of each
-constexpr std::size_t most_libraries = 4096;  // of a setting; a few ten kilobytes each
+constexpr std::size_t most_libraries = 4096;  // of all settings; a few ten kilobytes each
 
 bool is_policy(const std::string& key) { return key == "policy" || key.starts_with("policy."); }
 
@@ -91,18 +91,28 @@ std::shared_ptr<ComposedPoints::Setting> ComposedPoints::setting(const std::vect
   std::shared_ptr<Setting> found;
   {
     const std::lock_guard<std::mutex> guard(lock_);
-    if (settings_.size() > most_settings && !settings_.contains(key)) settings_.clear();
+    if (settings_.size() >= most_settings && !settings_.contains(key)) forget();
     std::shared_ptr<Setting>& place = settings_[key];
     if (!place) place = std::make_shared<Setting>();
     found = place;
   }
   std::call_once(found->made, [&] { found->composer = make_composer(choices); });
-  if (found->composer && found->composer->libraries() > most_libraries) {
-    const std::lock_guard<std::mutex> guard(lock_);
-    if (const auto place = settings_.find(key); place != settings_.end() && place->second == found)
-      settings_.erase(place);
-  }
+  if (found->composer) count(*found);
   return found;
+}
+
+/// A row that is being made keeps its setting until it is done.
+void ComposedPoints::forget() {
+  settings_.clear();
+  libraries_ = 0;
+}
+
+void ComposedPoints::count(Setting& of) {
+  if (of.composer->libraries() == of.counted) return;
+  const std::lock_guard<std::mutex> guard(lock_);
+  const std::size_t now = of.composer->libraries();
+  libraries_ += now - of.counted.exchange(now);
+  if (libraries_ > most_libraries) forget();
 }
 
 std::optional<SweepRow> ComposedPoints::row(std::int64_t index) {

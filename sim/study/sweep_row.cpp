@@ -143,11 +143,11 @@ SweepRow simulated_row(const Study& study, std::int64_t index) {
   }
 }
 
-std::string column_of(const Study& study, const std::vector<std::string>& fields, std::string_view name) {
+std::size_t place_of_column(const Study& study, std::string_view name) {
   const std::vector<std::string> names = head_columns(study);
   const auto found = std::ranges::find(names, name);
-  const auto i = static_cast<std::size_t>(found - names.begin());
-  return i < fields.size() ? fields[i] : "";
+  check(found != names.end(), "rows have such a column");
+  return static_cast<std::size_t>(found - names.begin());
 }
 
 std::string difference(const Study& study, const std::string& head, const std::string& expected) {

@@ -100,16 +100,25 @@ Int128 whole(std::string_view text) {
   return value;
 }
 
-SweepRow row_of(const Study& study, const Line& line) {
+/// Where the figures stand that the front is made of.
+struct Places {
+  explicit Places(const Study& study)
+      : peak(place_of_column(study, "peak_bytes")),
+        time(place_of_column(study, "time_step_ns")),
+        flops(place_of_column(study, "flops_total")) {}
+  std::size_t peak, time, flops;
+};
+
+SweepRow row_of(const Places& places, const Line& line) {
   SweepRow row{line.head, line.error, {}, 0};
   if (!row.error.empty()) return row;
-  const auto figure = [&](std::string_view name) {
-    const std::string text = column_of(study, line.fields, name);
+  const auto figure = [&](std::size_t place) {
+    const std::string& text = line.fields[place];
     return text.find_first_not_of("0123456789") == std::string::npos ? whole(text) : Int128{0};
   };
-  row.peak = Bytes{static_cast<std::int64_t>(figure("peak_bytes"))};
-  row.cost = figure("time_step_ns");
-  if (row.cost == 0) row.cost = figure("flops_total");
+  row.peak = Bytes{static_cast<std::int64_t>(figure(places.peak))};
+  row.cost = figure(places.time);
+  if (row.cost == 0) row.cost = figure(places.flops);
   return row;
 }
 
@@ -151,6 +160,7 @@ std::int64_t take_over(const std::string& path, const Study& study, SweepRows& r
   if (!next_line(in, line) || line + "\n" != header)
     throw InputError({path, 1}, "is the CSV of another study: its columns are not those of " + study.file);
   const std::int64_t last = count_lines(path) - 1;  // line 0 is the header
+  const Places places(study);
   Walk walk(study);
   for (std::int64_t number = 1; next_line(in, line); ++number) {
     const SourceLoc where{path, static_cast<int>(number + 1)};
@@ -159,7 +169,7 @@ std::int64_t take_over(const std::string& path, const Study& study, SweepRows& r
     if (!index || !parts || !parts->head.starts_with(row_start(study, *index)))
       throw InputError(where, "is the CSV of another study: expected " +
                                   (index ? "the row of point " + std::to_string(*index) : "no more rows"));
-    const SweepRow row = row_of(study, *parts);
+    const SweepRow row = row_of(places, *parts);
     if (number == 1 || number == last || number == (last + 1) / 2) {
       const SweepRow expected = simulated_row(study, *index);
       std::string differs = difference(study, row.head, expected.head);

@@ -75,7 +75,7 @@ class BlockLibrary {
   const LibraryPiece* find(BlockPart part, const Surroundings& around, int step, int micro_batch) const;
   /// Regions unwind from their last block to their first.
   bool unwinds_backward() const { return unwinds_backward_.value_or(false); }
-  /// Before a step's first micro-batch, and after its last: of the model that was added last.
+  /// Before a step's first micro-batch, and after its last: of every model that was added.
   const LibraryPiece& start(int step) const { return starts_[static_cast<std::size_t>(step)]; }
   const LibraryPiece& tail(int step) const { return tails_[static_cast<std::size_t>(step)]; }
 

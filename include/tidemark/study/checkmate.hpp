@@ -15,7 +15,6 @@ namespace tidemark {
 struct CheckmateAnswer {
   std::optional<DagSchedule> schedule;  // the cheapest found; nothing: none found, or none there where `is_proven`
   bool is_proven = false;               // optimal, or infeasible
-  double relaxed = 0;                   // optimum of the published program without whole numbers
   std::int64_t bound = 0;               // no schedule of this shape costs less
 };
 

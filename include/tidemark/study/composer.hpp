@@ -37,7 +37,7 @@ class Composer {
   /// on what was asked before.
   std::optional<Summary> summary(const Policy& policy);
 
-  /// Libraries made so far, of one choice of ops each.
+  /// Libraries made so far: of each choice of ops, one for each kind of step and of micro-batch.
   std::size_t libraries() const;
 
  private:

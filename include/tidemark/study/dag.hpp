@@ -22,6 +22,7 @@ struct Dag {
 
   std::int32_t rows() const { return static_cast<std::int32_t>(cost.size()); }
   std::int64_t total() const;  // every row once
+  std::int64_t unit() const;   // the largest that all bytes are multiples of; 1 without any
   friend bool operator==(const Dag&, const Dag&) = default;
 };
 

@@ -29,10 +29,9 @@ class DagDecoder {
 
   struct Outcome {
     bool fits = false;
-    std::int64_t cost = 0;           // of all runs
-    std::int64_t runs = 0;           // their number
-    std::int32_t stuck = 0;          // where nothing fits: the row that could not run
-    std::vector<std::int32_t> held;  // and the values that had to be there
+    std::int64_t cost = 0;   // of all runs
+    std::int64_t runs = 0;   // their number
+    std::int32_t stuck = 0;  // where nothing fits: the row that could not run
   };
   /// Gives up when the runs cost `most` or more.
   Outcome decode(const KeepWish& wish, std::int64_t most);
@@ -52,7 +51,6 @@ class DagDecoder {
   std::int64_t limit_;
   const KeepWish* wish_ = nullptr;
   std::int64_t most_ = 0;
-  std::int32_t stage_ = 0;  // the row that runs for the first time
   std::int64_t used_ = 0, cost_ = 0;
   std::vector<std::int32_t> locks_, times_;
   std::vector<bool> live_;

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "tidemark/study/dag.hpp"
-#include "tidemark/study/dag_decoder.hpp"
 
 namespace tidemark {
 
@@ -21,7 +20,6 @@ struct DagSearchOptions {
 
 struct DagSearchAnswer {
   std::optional<DagSchedule> schedule;  // the cheapest; of equal ones that of fewest runs, then the first found
-  DagDecoder::Outcome stuck;            // without one: how far the last wish came
   std::int64_t decodings = 0;
 };
 

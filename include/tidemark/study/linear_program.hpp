@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace tidemark {
@@ -33,18 +32,16 @@ struct Relaxation {
   bool feasible = false;
   double value = 0;         // as the solver says
   std::int64_t proven = 0;  // no x costs less: from the solver's dual values in whole numbers, rounded up
-  std::vector<double> x;    // by column
 };
 /// Without `whole`. `seconds`: nothing but the trivial bound past it.
 Relaxation relax(const LinearProgram& program, double seconds);
 
 struct WholeSolution {
   std::vector<std::int64_t> x;  // by column; empty: none found
-  std::int64_t cost = 0;
-  bool is_proven = false;  // optimal, or proven that there is none cheaper than `cutoff`
-  std::int64_t bound = 0;  // no solution costs less
+  bool is_proven = false;       // optimal, or proven that there is none
+  std::int64_t bound = 0;       // no solution costs less
 };
-/// Only solutions that cost less than `cutoff` are looked for; ends at the first moment past `seconds`.
-WholeSolution solve(const LinearProgram& program, std::optional<std::int64_t> cutoff, double seconds);
+/// Ends at the first moment past `seconds`.
+WholeSolution solve(const LinearProgram& program, double seconds);
 
 }  // namespace tidemark

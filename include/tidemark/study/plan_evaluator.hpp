@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tidemark/input/scenario.hpp"
+#include "tidemark/plan/choices.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
 #include "tidemark/step/step.hpp"
@@ -31,6 +32,8 @@ class PlanEvaluator {
   PlanCost cost(const Plan& plan);
   /// The scenario's policy with another rule.
   Plan plan_of(const PolicyKind& kind) const;
+  /// Choices in order, the scenario's policy saying the rest.
+  Plan plan_of(const Choices& choices, RecomputeSchedule schedule) const;
   Step lowered(const Plan& plan) const;
 
   const Scenario& scenario() const { return scenario_; }

@@ -1,6 +1,8 @@
 /// Which points of a study differ in policy alone, and what are their rows?
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,8 +32,11 @@ class ComposedPoints {
   struct Setting {
     std::once_flag made;
     std::unique_ptr<Composer> composer;
+    std::atomic<std::size_t> counted = 0;  // of its libraries, in libraries_
   };
   std::shared_ptr<Setting> setting(const std::vector<std::size_t>& choices);
+  void forget();
+  void count(Setting& of);
   std::unique_ptr<Composer> make_composer(const std::vector<std::size_t>& choices) const;
   DocPtr value_node(std::size_t axis, std::size_t choice) const;
   Policy policy_at(const std::vector<std::size_t>& choices) const;
@@ -44,6 +49,7 @@ class ComposedPoints {
   DocPtr policy_;                           // a document of the study's policy alone
   std::mutex lock_;
   std::map<std::vector<std::size_t>, std::shared_ptr<Setting>> settings_;  // by choice of the other axes
+  std::size_t libraries_ = 0;                                              // of all settings
 };
 
 }  // namespace tidemark

@@ -5,6 +5,7 @@
 /// `pareto` is known only when all rows are (sweep_rows.hpp), so a row is made of what stands before and after it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,8 +42,8 @@ SweepRow failed_row(std::string start, const std::string& error);
 /// A point by the whole pipeline. The user's mistake is a row with its error.
 SweepRow simulated_row(const Study& study, std::int64_t index);
 
-/// The value of one column in a row's head; "" where the head has no such column.
-std::string column_of(const Study& study, const std::vector<std::string>& fields, std::string_view name);
+/// Which field of a row's head the column is.
+std::size_t place_of_column(const Study& study, std::string_view name);
 /// What the two heads differ in first, `method` apart: "peak_bytes 5, expected 7"; "" when they are equal.
 std::string difference(const Study& study, const std::string& head, const std::string& expected);
 

@@ -5,7 +5,6 @@
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/input/plan_file.hpp"
 #include "tidemark/study/frontier.hpp"
-#include "tidemark/study/linear_program.hpp"
 #include "tidemark/study/pipeline.hpp"
 #include "tidemark/study/planner.hpp"
 
@@ -134,16 +133,6 @@ Scenario whole_step() {
 }
 
 }  // namespace
-
-TEST_CASE("planners: where no schedule of checkmate's shape fits, the bound has no number") {
-  if (!has_linear_solver()) return;
-  Scenario scenario = whole_step();
-  scenario.training.loop.steps = 3;
-  const PlanAnswer answer = find_plan(scenario, Bytes{1}, {.method = "checkmate", .seconds = 5});
-  CHECK(!answer.best);
-  CHECK(answer.notes == std::vector<std::string>{"proven: no schedule of this shape fits"});
-  CHECK(answer.bound.proof.empty());
-}
 
 TEST_CASE("planners: every method, every budget: the referee, the peak, the time and the bound") {
   struct Model {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tidemark/base/vocabulary.hpp"
+#include "tidemark/program/shards.hpp"
 
 namespace tidemark {
 
@@ -100,6 +101,7 @@ struct Training {
   std::vector<std::string> fused;
   Lora lora;
   Quantization quantization = Quantization::none;
+  Shards shards;
   Loop loop;
   friend bool operator==(const Training&, const Training&) = default;
 };

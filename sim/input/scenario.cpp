@@ -17,6 +17,7 @@
 #include "tidemark/input/program_file.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/settings.hpp"
+#include "tidemark/input/shards.hpp"
 #include "tidemark/step/kernel.hpp"
 
 namespace tidemark {
@@ -295,6 +296,7 @@ class ScenarioReader {
           ->fail("'parallel' is for the families chain and transformer so far, not '" + out_.family + "'");
     if (out_.convention != Convention::framework)
       map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
+    out_.training.shards = read_shards(*map, transformer, out_.training);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
     out_.pipeline = read_parallel(*map, {layers, transformer == nullptr, out_.training.batch.accumulate,
                                          out_.training.profile.loop == "megatron"});

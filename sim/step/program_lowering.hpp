@@ -74,6 +74,7 @@ class ProgramLowering {
   void let_go(std::size_t turn_index);
   void end_backward();
   void emit_optimizer();
+  void step_in_backward(TensorId t);
   void emit_zero_grad();
 
   // ---- forward and recompute (lower_forward.cpp)
@@ -197,7 +198,8 @@ class ProgramLowering {
   std::vector<Leaving> leaving_;  // saved by the op that runs, on their way to the host
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
-  std::vector<Node> nodes_;  // by op
+  std::vector<std::size_t> parameter_numbers_;  // by program storage: its place among those
+  std::vector<Node> nodes_;                     // by op
   std::vector<RegionState> region_states_;
   GradientId seed_ = no_gradient;
   std::int32_t open_region_ = -1;  // the reentrant region whose backward runs

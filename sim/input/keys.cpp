@@ -327,7 +327,11 @@ std::vector<Block> plan_blocks() {
          {"forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"}},
         {"layer", Type::text, "", "A block's number, or a layer's name; `loss` needs none."},
         {"ops", Type::texts, "the whole layer", "Names within the layer."},
-        {"keep", Type::choice, "all", "What it leaves for backward.", {"none", "input", "all"}},
+        {"keep",
+         Type::choice,
+         "all",
+         "What it leaves for backward; of a copy, what it moves.",
+         {"none", "input", "all"}},
         {"region", Type::integer, "none", "Steps of one region share a number."}}},
   };
 }

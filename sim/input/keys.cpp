@@ -253,6 +253,8 @@ std::vector<Block> device_blocks() {
         {"flops", Type::block, "no time for FLOPs", "Rates by data type.", {}, "device_flops"},
         {"memory_bandwidth", Type::byte_rate, "no time for traffic", "Of its own memory."},
         {"copy_bandwidth", Type::block, "copies take no time", "Between device and host.", {}, "copy_bandwidth"},
+        {"link_bandwidth", Type::byte_rate, "exchanges take no time",
+         "To the devices it shares tensors with, each way."},
         {"launch_time", Type::time, "0 ns", "Added to each compute."},
         {"workspaces",
          Type::block,

@@ -6,6 +6,8 @@ namespace tidemark {
 
 using Type = ValueType;
 
+const std::vector<std::string_view> unit_types = {"float32", "bfloat16", "float16"};
+
 std::vector<Block> parallel_blocks() {
   return {
       {"parallel",
@@ -21,6 +23,7 @@ std::vector<Block> parallel_blocks() {
          "What replicas divide: optimizer states, gradients too, parameters too; or units that are gathered.",
          {sharding_names.begin(), sharding_names.end()}},
         {"distributed_optimizer", Type::boolean, "false", "Megatron-LM's: replicas divide states and master weights."},
+        {"fsdp", Type::block, "{}", "How the units of fsdp1 and fsdp2 are gathered.", {}, "fsdp"},
         {"pipeline", Type::integer, "1", "Stages the layers are cut into."},
         {"virtual", Type::integer, "1; 2 for zb_v", "Chunks of layers a stage holds."},
         {"layers_per_chunk", Type::integers, "the same for all", "One number, or a list of one a chunk."},
@@ -38,7 +41,22 @@ std::vector<Block> parallel_blocks() {
          "A chunk's output goes when it has been sent, where backward does not read it."},
         {"stage_policies", Type::steps, "`policy` for all", "One policy a stage: its kind, or a map.", {}, "policy"},
         {"stage", Type::text, "all", "The stage that results show, from 0; or all."},
-        {"rank", Type::text, "all", "The same by rank: a pipeline has one rank a stage."}}}};
+        {"rank", Type::text, "all", "The same by rank: a pipeline has one rank a stage."}}},
+      {"fsdp",
+       "",
+       {{"forward_prefetch", Type::integer, "0", "Units gathered while another one runs forward."},
+        {"backward_prefetch", Type::integer, "1", "The same in backward; 1 is BACKWARD_PRE."},
+        {"limit_all_gathers", Type::boolean, "true",
+         "false: the host runs ahead, so a pass issues its gathers at once."},
+        {"reshard_after_forward", Type::text, "true", "true, false, or the ranks that divide a unit after forward."},
+        {"reshard_last_block", Type::boolean, "true; false with model code torchtitan",
+         "false: the last block stays whole from forward to backward."},
+        {"parameter_dtype", Type::dtype, "dtype.parameters", "Gathered and computed in.", unit_types},
+        {"reduce_dtype", Type::dtype, "the gradients'", "Of the reduce-scatter.", unit_types},
+        {"no_sync", Type::boolean, "false", "Gradients are reduced in a step's last micro-batch only."},
+        {"ignored_modules", Type::texts, "none", "Weights that every rank has whole, by a component of their name."},
+        {"bandwidth", Type::byte_rate, "no time for bytes", "That a rank receives in a collective."},
+        {"latency", Type::time, "0 ns", "Of a collective."}}}};
 }
 
 }  // namespace tidemark

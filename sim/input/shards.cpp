@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tidemark/input/fsdp.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/yaml_map.hpp"
 
@@ -13,8 +14,8 @@ namespace {
 
 constexpr std::int64_t max_degree = 65'536;
 
-constexpr std::array<std::string_view, 7> shard_keys = {
-    "tensor", "sequence", "context", "expert", "data", "sharding", "distributed_optimizer"};
+constexpr std::array<std::string_view, 8> shard_keys = {
+    "tensor", "sequence", "context", "expert", "data", "sharding", "distributed_optimizer", "fsdp"};
 
 class ShardReader {
  public:
@@ -30,6 +31,7 @@ class ShardReader {
     check_context();
     check_expert();
     check_data();
+    read_units();
     refuse_unsimulated();
     return out_;
   }
@@ -123,6 +125,26 @@ class ShardReader {
                              training_.profile.loop));
   }
 
+  /// Units are gathered by hooks of PyTorch's modules, which only its own runtimes and models' code have.
+  void read_units() {
+    const auto field = map_.optional("fsdp");
+    out_.fsdp = read_fsdp(field ? &*field : nullptr, out_, training_);
+    if (!gathers_units(out_)) return;
+    const Field sharding = *map_.optional("sharding");
+    const Profile& profile = training_.profile;
+    if (!profile.runtime.starts_with("pytorch-"))
+      sharding.fail(fmt::format("'{}' is PyTorch's; expected a runtime of PyTorch, not {}", sharding.value->text,
+                                profile.runtime));
+    if (profile.model_code != "huggingface" && profile.model_code != "torchtitan")
+      sharding.fail(fmt::format("'{}' is for model code huggingface and torchtitan, not {}", sharding.value->text,
+                                profile.model_code));
+    for (const auto& [key, asked] : {std::pair("main_gradients", training_.dtypes.main_gradients.has_value()),
+                                     std::pair("master", training_.dtypes.master.has_value())})
+      if (asked)
+        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; leave dtype.{} out",
+                                  sharding.value->text, key, key));
+  }
+
   /// Why what is asked at `key` is not simulated; "" when it is.
   std::string unsimulated_tensor() const {
     const std::string& kernels = training_.profile.kernels;
@@ -140,12 +162,12 @@ class ShardReader {
   void refuse_unsimulated() const {
     if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
-    for (const auto& [key, asked] :
-         std::array<std::pair<std::string_view, bool>, 5>{{{"context", out_.context > 1},
-                                                           {"expert", out_.expert > 1},
-                                                           {"distributed_optimizer", out_.distributed_optimizer},
-                                                           {"sharding", out_.sharding != Sharding::none},
-                                                           {"data", out_.data > 1}}})
+    for (const auto& [key, asked] : std::array<std::pair<std::string_view, bool>, 5>{
+             {{"context", out_.context > 1},
+              {"expert", out_.expert > 1},
+              {"distributed_optimizer", out_.distributed_optimizer},
+              {"sharding", out_.sharding != Sharding::none && !gathers_units(out_)},
+              {"data", out_.data > 1 && !gathers_units(out_)}}})
       if (asked) {
         const Field field = *map_.optional(key);
         field.fail(fmt::format("'{}' {} is not simulated yet", key, field.value->text));

@@ -336,6 +336,16 @@ Program without_head(Decoder& d, TensorId x, const std::vector<TensorId>& locals
   return d.program.finish(x);
 }
 
+/// Sharded parameters are gathered in the type that the model computes in (FSDP's MixedPrecision), whatever the shards
+/// are stored in.
+Training as_computed(Training training) {
+  const std::optional<DType> type = training.shards.fsdp.parameter_dtype;
+  if (!gathers_units(training.shards) || !type) return training;
+  training.dtypes.parameters = training.lora.dtype = *type;
+  training.dtypes.norms.reset();
+  return training;
+}
+
 }  // namespace
 
 TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Training& training,
@@ -359,7 +369,7 @@ TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Train
 }
 
 Program make_transformer(const TransformerSpec& spec, const Training& training) {
-  return make_transformer_chunk(spec, training, {0, spec.layers}).program;
+  return make_transformer_chunk(spec, as_computed(training), {0, spec.layers}).program;
 }
 
 }  // namespace tidemark

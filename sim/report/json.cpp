@@ -149,6 +149,16 @@ void write_offload(JsonWriter& out, const OffloadFigures& offload) {
   out.end_object();
 }
 
+/// Of the last step. Absent where nothing is exchanged.
+void write_collectives(JsonWriter& out, const CollectiveFigures& collectives) {
+  out.begin_object("collectives");
+  out.member("count", collectives.count);
+  out.member("received_bytes", collectives.received);
+  out.member("busy_ns", collectives.busy);
+  out.member("exposed_ns", collectives.exposed);
+  out.end_object();
+}
+
 /// Of all stages, whichever the rest is about. Absent on one device.
 void write_pipeline(JsonWriter& out, const PipelineFigures& pipeline) {
   out.member("worst_stage", pipeline.worst);
@@ -206,6 +216,7 @@ std::string summary_json(const Summary& summary) {
   out.end_array();
   write_steps(out, summary);
   if (summary.offload.copies > 0) write_offload(out, summary.offload);
+  if (summary.collectives.count > 0) write_collectives(out, summary.collectives);
   if (summary.pipeline) write_pipeline(out, *summary.pipeline);
   out.end_object();
   return out.take();

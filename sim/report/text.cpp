@@ -90,6 +90,7 @@ class Page {
     fit();
     policy(peak.bytes);
     offload();
+    collectives();
   }
 
   void steady() {
@@ -230,6 +231,15 @@ class Page {
                                     "waits {}",
                                     pretty(o.moved_out), pretty(o.moved_in), pretty(o.host_peak), pretty(o.copying),
                                     waits.count == 0 ? "nothing: they hide" : pretty(waits)));
+  }
+
+  void collectives() {
+    const CollectiveFigures& c = s_.collectives;
+    if (c.count == 0) return;
+    labelled("Exchange", fmt::format("{} collectives a step, {} received", c.count, pretty(c.received)) +
+                             (c.busy.count == 0 ? ""
+                                                : fmt::format("; {} of them, {} exposed", pretty(c.busy),
+                                                              c.exposed.count == 0 ? "nothing" : pretty(c.exposed))));
   }
 
   void stages() {

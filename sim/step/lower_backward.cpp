@@ -208,6 +208,11 @@ std::vector<StorageId> ProgramLowering::touched_by_backward(std::size_t k, const
                                                             const std::vector<StorageId>& fresh,
                                                             const std::vector<StorageId>& temps) const {
   std::vector<StorageId> touched = nodes_[k].saved;
+  for (const Saved& saved : kernels_[k].saved) {
+    if (saved.of != Saved::Of::input) continue;
+    const TensorId t = op_at(k).inputs[static_cast<std::size_t>(saved.index)];
+    if (is_sharded(t)) touched.push_back(values_[static_cast<std::size_t>(t)]);
+  }
   for (const GradientId id : incoming)
     if (id != no_gradient) touched.push_back(gradients_.storage(id));
   touched.insert(touched.end(), fresh.begin(), fresh.end());
@@ -390,6 +395,10 @@ void ProgramLowering::accumulate_ready_leaves() {
       continue;
     }
     GradientId& buffer = leaf_buffers_[static_cast<std::size_t>(tensor(t).storage)];
+    if (is_sharded(t)) {
+      units_->gradient_came(t, std::exchange(buffer, no_gradient));
+      continue;
+    }
     StorageId& slot = leaf_storage(t);
     if (slot != none) {
       gradients_.release(buffer);
@@ -415,7 +424,8 @@ void ProgramLowering::accumulate_ready_leaves() {
 
 /// Ops on a way from the loss to something that needs a gradient; the others' nodes never run.
 void ProgramLowering::find_active_ops() {
-  std::vector<bool> reached(program_.tensors.size(), false);
+  std::vector<bool>& reached = reached_;
+  reached.assign(program_.tensors.size(), false);
   reached[static_cast<std::size_t>(program_.loss)] = true;
   active_.assign(program_.ops.size(), false);
   for (std::size_t k = program_.ops.size(); k-- > 0;) {

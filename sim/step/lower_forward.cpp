@@ -196,6 +196,7 @@ void ProgramLowering::save_inputs(std::size_t k, bool caches) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i].of != Saved::Of::input) continue;
     const TensorId t = op_at(k).inputs[static_cast<std::size_t>(list[i].index)];
+    if (is_sharded(t)) continue;  // looked up again in backward
     if (!caches || is_static(t)) save_one(k, i, value(t));
   }
 }

@@ -64,6 +64,8 @@ Step ProgramLowering::lower() {
     const bool last = step_number_ + 1 == training_.loop.steps;
     if (training_.optimizer.kind != OptimizerKind::none || !last) emit_zero_grad();
   }
+  if (units_)
+    for (const StorageId id : units_->living_gradients()) born_gradients_.push_back(id);
   for (const StorageId id : born_gradients_) step_.storages[id].outlives_step = true;
   step_.steps = training_.loop.steps;
   step_.parameters = parameter_count(program_);
@@ -91,11 +93,23 @@ void ProgramLowering::emit_static() {
   leaf_buffers_.assign(program_.storages.size(), no_gradient);
   nodes_.resize(program_.ops.size());
   find_active_ops();
+  if (gathers_units(training_.shards)) {
+    units_.emplace(UnitContext{program_, training_, schedule_, emit_, gradients_, values_, reentrant()});
+    units_->expect_gradients(reached_);
+  }
   region_states_.resize(schedule_.regions.size());
   std::vector<StorageId> by_storage(program_.storages.size(), none);
   const auto emit_leaf = [&](TensorId t) {
     const Tensor& leaf = tensor(t);
     StorageId& id = by_storage[static_cast<std::size_t>(leaf.storage)];
+    if (is_sharded(t)) {
+      if (id == none) {
+        optimizer_parameters_.push_back(units_->emit_initial(t));
+        parameter_tensors_.push_back(t);
+        id = optimizer_parameters_.back().storage;
+      }
+      return;
+    }
     if (id == none) {
       const Bytes bytes = program_.storages[static_cast<std::size_t>(leaf.storage)].bytes;
       id = emit_.initial(leaf.name, bytes, leaf.category, leaf.layer);
@@ -209,6 +223,7 @@ void ProgramLowering::begin_part(StepPart::What what, std::int32_t layer) {
 void ProgramLowering::emit_micro_batch() {
   const std::vector<Turn>& turns = schedule_.turns;
   bool in_backward = false;
+  if (units_) units_->begin_micro_batch(step_number_, micro_batch_);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
     begin_part(again ? StepPart::What::backward : StepPart::What::forward,
@@ -216,12 +231,15 @@ void ProgramLowering::emit_micro_batch() {
     if (!in_backward && again) {
       if (reports_losses()) emit_report();
       start_backward();
+      if (units_) units_->start_backward();
       in_backward = true;
     }
+    if (units_) units_->before(i);
     enter_region(turns[i], i == 0 ? nullptr : &turns[i - 1]);
     emit_turn(turns[i]);
     let_go(i);
     leave_region(turns[i], i + 1 == turns.size() ? nullptr : &turns[i + 1]);
+    if (units_) units_->after(i);
   }
   end_backward();
 }
@@ -261,6 +279,7 @@ void ProgramLowering::end_backward() {
   if (seed_ != no_gradient) gradients_.release(seed_);
   seed_ = no_gradient;
   if (received_ >= 0) drop(leaf_storage(received_));
+  if (units_) units_->end_backward();
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
   for (StorageId& variable : variables_) drop(variable);
   for (StorageId& local : locals_) drop(local);  // of regions that no framework carries out
@@ -276,7 +295,8 @@ void ProgramLowering::end_backward() {
 void ProgramLowering::emit_optimizer() {
   if (training_.optimizer.in_backward) return;
   for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
-    optimizer_parameters_[i].gradient = leaf_storage(parameter_tensors_[i]);
+    optimizer_parameters_[i].gradient = is_sharded(parameter_tensors_[i]) ? units_->gradient(parameter_tensors_[i])
+                                                                          : leaf_storage(parameter_tensors_[i]);
   optimizer_.emit_step(emit_, optimizer_parameters_, step_number_);
 }
 
@@ -303,6 +323,7 @@ void ProgramLowering::emit_zero_grad() {
   };
   for (const TensorId t : parameter_tensors_) release(t);
   for (const TensorId t : program_.inputs) release(t);
+  if (units_) units_->zero_gradients();
   born_gradients_.clear();
 }
 

@@ -133,6 +133,9 @@ void ProgramLowering::unwind(std::int32_t r) {
 /// CheckpointFunction.backward returns: its output, the gradient it was called with, then the inputs it saved.
 void ProgramLowering::end_reentrant_backward(std::int32_t r) {
   RegionState& state = region_state(r);
+  if (units_ && units_->holds_inputs(op_at(static_cast<std::size_t>(region(r).ops.front())).layer))
+    for (std::size_t i = 0; i < state.inputs.size(); ++i)
+      if (tensor(region(r).inputs[i]).requires_grad) units_->hold_input(state.inputs[i], state.leaf_gradients[i]);
   for (const StorageId id : state.outputs) emit_.release(id);
   for (const GradientId id : state.incoming) gradients_.release(id);
   for (const StorageId id : state.inputs) emit_.release(id);

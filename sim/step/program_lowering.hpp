@@ -4,6 +4,7 @@
 /// that saved it, the checkpointed region whose input it is. Internal to the lowering of Programs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "tidemark/step/optimizer.hpp"
 #include "tidemark/step/runtime.hpp"
 #include "tidemark/step/schedule.hpp"
+#include "unit_shards.hpp"
 
 namespace tidemark {
 
@@ -158,6 +160,8 @@ class ProgramLowering {
   StorageId& value(TensorId t) { return values_[static_cast<std::size_t>(t)]; }
   /// A parameter or batch input itself; a view of one is not.
   bool is_static(TensorId t) const { return is_leaf_[static_cast<std::size_t>(t)]; }
+  /// Of a unit that is gathered where it runs: nobody's hold keeps it.
+  bool is_sharded(TensorId t) const { return units_ && units_->owns(t); }
   StorageId& leaf_storage(TensorId t) { return leaf_storages_[static_cast<std::size_t>(tensor(t).storage)]; }
   void mark_activation(StorageId id);
   StepOp new_op(const ProgramOp& op, Phase phase, const Cost& cost) const;
@@ -184,6 +188,7 @@ class ProgramLowering {
   Emitter emit_;
   Gradients gradients_;
   OptimizerState optimizer_;
+  std::optional<UnitShards> units_;  // where sharding is fsdp1 or fsdp2
 
   std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
   std::vector<StorageId> variables_;       // by tensor: what its host variable holds
@@ -196,6 +201,7 @@ class ProgramLowering {
   std::vector<std::int32_t> outer_edges_;  // the outer graph's, while a reentrant region runs backward
   std::vector<ReadyLeaf> ready_leaves_;    // all gradients have come; they run before any other node
   std::vector<bool> is_leaf_;              // by tensor
+  std::vector<bool> reached_;              // by tensor: a gradient comes to it
   std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
   std::vector<StorageId> held_boundaries_;

@@ -57,6 +57,33 @@ def fms_cases(rows):
                    note="" if known else "6 B a token and word are not named")
 
 
+def fsdp_scenario(row):
+    """The same under accelerate's FSDP. Its mixed precision stores what is trained in fp32, gathers and reduces it in
+    the half type, and leaves frozen weights as they are, so norms are never fp32. fms-acceleration's fused adapters
+    are ignored by FSDP and stored in the half type (fused-ops-and-kernels, lora_adapters_switch_ddp_from_fsdp)."""
+    scenario = fms_scenario(row)
+    half, full = row["dtype"], row["method"] == "full"
+    fsdp = {}
+    scenario["dtype"].pop("norms", None)
+    if row["amp"] == "yes":
+        fsdp = {"parameter_dtype": half, "reduce_dtype": half}
+        if full:
+            scenario["dtype"].update(parameters="float32", moments="float32")
+    if "foak" in row["framework"] and "peft" in row["framework"]:
+        fsdp["ignored_modules"] = ["lora_A", "lora_B"]
+        scenario["lora"]["dtype"] = half
+        scenario["dtype"]["moments"] = half
+    scenario["parallel"] = {"data": int(row["gpus"]), "sharding": "fsdp1", "fsdp": fsdp}
+    return scenario
+
+
+def fsdp_cases(rows):
+    for row in rows:
+        if row["model"] == "PowerLM-3b":
+            continue
+        yield Case(f"{fms_name(row)}, {row['gpus']} GPUs", int(row["peak"]), fsdp_scenario(row), allocated)
+
+
 def exact_slopes(lines):
     """Rows that differ in the batch only, where a dense model's last layer peaks: bytes a token, to the byte."""
     runs = {}
@@ -102,4 +129,6 @@ TABLES = [
     Table("fms", "fms-acceleration on one A100: full fine-tuning, LoRA, QLoRA, GPTQ, with and without fused kernels",
           "median 0.3 %, no row above 3 %, slopes a token 0 B where a layer peaks", "fms_one_gpu.csv", fms_cases,
           all_of(median_within(0.003), each_within(0.03), exact_slopes)),
+    Table("fms-fsdp", "the same on 2 and 4 GPUs under FSDP: rank 0", "median 1 %, no row above 5 %", "fms_fsdp.csv",
+          fsdp_cases, all_of(median_within(0.01), each_within(0.05))),
 ]

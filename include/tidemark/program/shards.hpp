@@ -3,7 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "tidemark/base/units.hpp"
+#include "tidemark/base/vocabulary.hpp"
 
 namespace tidemark {
 
@@ -11,6 +17,24 @@ namespace tidemark {
 /// too (zero3; Rajbhandari et al. 2020); or units of parameters that are gathered where they run (fsdp1, fsdp2).
 enum class Sharding : std::uint8_t { none, zero1, zero2, zero3, fsdp1, fsdp2 };
 inline constexpr std::array<std::string_view, 6> sharding_names = {"none", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
+
+/// How PyTorch's FSDP (FullyShardedDataParallel and fully_shard) is set, under its own names.
+struct Fsdp {
+  int forward_prefetch = 0;   // units gathered while another one runs forward
+  int backward_prefetch = 1;  // the same in backward: 1 is BACKWARD_PRE
+  /// false: the host runs ahead, so a pass issues all its gathers when it starts.
+  bool limit_all_gathers = true;
+  /// Ranks among which a unit is divided after forward: 1, it stays whole; 0, all.
+  int reshard_after_forward = 0;
+  bool reshard_last_block = true;            // torchtitan's does not: its backward comes at once
+  std::optional<DType> parameter_dtype;      // gathered and computed in; the stored one when not given
+  std::optional<DType> reduce_dtype;         // of the reduce-scatter; the gradients' when not given
+  bool no_sync = false;                      // gradients are reduced in the last micro-batch of a step only
+  std::vector<std::string> ignored_modules;  // every rank has these weights whole, by a component of their name
+  double bandwidth = 0;                      // B/s that a rank receives in a collective; 0 is not given
+  Nanos latency;                             // of a collective
+  friend bool operator==(const Fsdp&, const Fsdp&) = default;
+};
 
 /// Degrees: how many ranks share each thing. 1 everywhere: one device.
 struct Shards {
@@ -21,7 +45,11 @@ struct Shards {
   int data = 1;           // replicas of the model
   Sharding sharding = Sharding::none;
   bool distributed_optimizer = false;  // Megatron-LM's: states and master weights by data-parallel rank
+  Fsdp fsdp;                           // where sharding is fsdp1 or fsdp2
   friend bool operator==(const Shards&, const Shards&) = default;
 };
+constexpr bool gathers_units(const Shards& shards) {
+  return shards.sharding == Sharding::fsdp1 || shards.sharding == Sharding::fsdp2;
+}
 
 }  // namespace tidemark

@@ -13,6 +13,7 @@
 #include "tidemark/program/training.hpp"
 #include "tidemark/report/allocator_findings.hpp"
 #include "tidemark/report/moment.hpp"
+#include "tidemark/report/collectives.hpp"
 #include "tidemark/report/offload.hpp"
 #include "tidemark/report/peak.hpp"
 #include "tidemark/report/stages.hpp"
@@ -115,6 +116,7 @@ struct Summary {
   std::optional<OutOfMemoryFigures> out_of_memory;
   std::optional<PipelineFigures> pipeline;
   OffloadFigures offload;  // nothing copied: all 0
+  CollectiveFigures collectives;
   std::size_t events = 0;
   std::size_t ops = 0;
   std::vector<std::string> warnings;

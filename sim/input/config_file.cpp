@@ -27,7 +27,7 @@ struct ConfigField {
 };
 
 constexpr std::string_view rotary_types =
-    "llama mistral qwen2 qwen3 gemma gemma2 phi mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3";
+    "llama mistral qwen2 qwen3 gemma gemma2 granite phi mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3";
 constexpr std::string_view pdrop_types = "gpt2 gpt_bigcode phi";
 constexpr std::string_view encoder_types = "bert vit";
 constexpr std::string_view expert_types = "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3";
@@ -58,9 +58,10 @@ const std::array config_fields = {
     ConfigField{"hidden_act", &Fields::activation},
     ConfigField{"hidden_activation", &Fields::activation, "gemma gemma2"},
     ConfigField{"tie_word_embeddings", &Fields::tied_embeddings},
-    ConfigField{"attention_bias", &Fields::qkv_bias, "llama qwen3 gemma gemma2 qwen3_moe deepseek_v2 deepseek_v3"},
+    ConfigField{"attention_bias", &Fields::qkv_bias,
+                "llama qwen3 gemma gemma2 granite qwen3_moe deepseek_v2 deepseek_v3"},
     ConfigField{"qkv_bias", &Fields::qkv_bias, "vit qwen2_moe"},
-    ConfigField{"mlp_bias", &Fields::ffn_bias, "llama"},
+    ConfigField{"mlp_bias", &Fields::ffn_bias, "llama granite"},
     ConfigField{"sliding_window", &Fields::sliding_window, "mistral qwen2 qwen3 gemma2 mixtral qwen2_moe qwen3_moe"},
     ConfigField{"multi_query", &Fields::multi_query, "gpt_bigcode"},
     ConfigField{"rotary_dim", &Fields::rotary_dim, "phi"},
@@ -202,6 +203,7 @@ void read_field(Fields& fields, const std::string& type, const DocEntry& entry) 
     if (is_off(*entry.value)) field.fail(fmt::format("gemma2 without '{}' is not modelled", name));
     return;
   }
+  if (type == "granite" && (name.ends_with("_multiplier") || name == "logits_scaling")) return;  // numbers
   if (name == "mlp_only_layers") {
     for (const Field& item : items(field)) fields.dense_layers.push_back(whole_number(item, 0, max_integer));
     return;

@@ -127,6 +127,7 @@ const std::vector<ModelType>& model_types() {
       {.name = "qwen3", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .max_positions = 32768},
       gemma("gemma"),
       gemma2(),
+      {.name = "granite", .max_positions = 2048},
       phi(),
       {.name = "mixtral",
        .kv_heads = 8,

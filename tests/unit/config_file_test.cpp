@@ -186,7 +186,7 @@ TEST_CASE("config: what is refused") {
        "config.json: error: missing field 'model_type'; expected a Hugging Face config (JSON)"},
       {"an unknown model type", "{\"model_type\": \"mamba\"}",
        "config.json:1:16: error: unknown model_type 'mamba'; known are: gpt2, llama, mistral, qwen2, qwen3, gemma, "
-       "gemma2, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
+       "gemma2, granite, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
       {"an unknown field", "{" + llama + ",\n \"num_memory_tokens\": 8}",
        "config.json:3:2: error: unknown field \"num_memory_tokens\" for model_type 'llama'; it could change sizes, so "
        "it is not ignored"},

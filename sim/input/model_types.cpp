@@ -123,6 +123,7 @@ const std::vector<ModelType>& model_types() {
       gpt2(),
       {.name = "llama", .max_positions = 2048},
       {.name = "mistral", .kv_heads = 8, .max_positions = 131072, .sliding_window = 4096},
+      {.name = "qwen", .qkv_bias = true, .max_positions = 8192},
       {.name = "qwen2", .qkv_bias = true, .kv_heads = 32, .max_positions = 32768},
       {.name = "qwen3", .qk_norm = true, .kv_heads = 32, .head_dim = 128, .max_positions = 32768},
       gemma("gemma"),

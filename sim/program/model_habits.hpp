@@ -29,7 +29,7 @@ struct ModelHabits {
   bool masked_words = false;          // the head is BERT's: a pooler, or a transform and the words of masked tokens
 };
 
-inline constexpr std::array<ModelHabits, 8> model_habits = {{
+inline constexpr std::array<ModelHabits, 9> model_habits = {{
     {.model_type = "gpt2",
      .fused_qkv = true,
      .conv1d = true,
@@ -41,6 +41,7 @@ inline constexpr std::array<ModelHabits, 8> model_habits = {{
      .softmax_in_fp32 = true,
      .expands_heads = true,
      .logits_widen = false},
+    {.model_type = "qwen", .fused_qkv = true, .logits_widen = false},
     {.model_type = "mistral", .flash_repeats_heads = true},
     {.model_type = "mixtral", .flash_repeats_heads = true},
     {.model_type = "gemma", .scales_embedding = true, .gain_from_one = true},

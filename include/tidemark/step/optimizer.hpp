@@ -17,6 +17,7 @@ struct OptimizerParameter {
   DType dtype = DType::float32;
   StorageId storage = no_id;
   StorageId gradient = no_id;  // no_id: no gradient, so it is skipped
+  bool trained = true;         // a frozen one has no master copy
 };
 
 /// What PyTorch's optimizers do besides, where tensors live on the CPU (measured on 1.13.1 and 2.6.0).

@@ -18,6 +18,7 @@ class Case:
     timeline: bool = False  # the figure needs every event
     note: str = ""          # what of the published figure is not in the tensors, and why
     bounded: bool = True    # False: printed, but no bound holds for it; `note` says why
+    excess: float = 0       # published beside `measured`, and named: no error of ours
 
 
 @dataclasses.dataclass

@@ -2,7 +2,8 @@
 from cases import CONFIGS, Case, Table, all_of, each_within, exact, median_within
 
 FMS_CONFIGS = {"Mistral-7B": "mistral-7b", "Meta-Llama-3-8B": "llama-3.1-8b", "Llama-2-70b": "llama-2-70b",
-               "Llama-2-70B": "llama-2-70b", "Mixtral-8x7B": "mixtral-8x7b", "gpt_bigcode-santacoder": "santacoder"}
+               "Llama-2-70B": "llama-2-70b", "Mixtral-8x7B": "mixtral-8x7b", "gpt_bigcode-santacoder": "santacoder",
+               "PowerLM-3b": "powerlm-3b"}
 
 
 def allocated(result):
@@ -48,10 +49,7 @@ def fms_name(row):
 
 
 def fms_cases(rows):
-    """PowerLM (Granite) is not simulated."""
     for row in rows:
-        if row["model"] == "PowerLM-3b":
-            continue
         known = not row["model"].startswith("gpt_bigcode") or row["method"] == "full"
         yield Case(fms_name(row), int(row["peak"]), fms_scenario(row), allocated, bounded=known,
                    note="" if known else "6 B a token and word are not named")

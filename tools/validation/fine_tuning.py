@@ -74,6 +74,7 @@ def fsdp_scenario(row):
         scenario["lora"]["dtype"] = half
         scenario["dtype"]["moments"] = half
     scenario["parallel"] = {"data": int(row["gpus"]), "sharding": "fsdp1", "fsdp": fsdp}
+    scenario["allocator"] = "live"  # blocks of 512 bytes are no part of the question
     return scenario
 
 
@@ -81,7 +82,10 @@ def fsdp_cases(rows):
     for row in rows:
         if row["model"] == "PowerLM-3b":
             continue
-        yield Case(f"{fms_name(row)}, {row['gpus']} GPUs", int(row["peak"]), fsdp_scenario(row), allocated)
+        known = not row["model"].startswith("gpt_bigcode") or row["method"] == "full"
+        yield Case(f"{fms_name(row)}, {row['gpus']} GPUs", int(row["peak"]), fsdp_scenario(row),
+                   lambda result: result.peak, bounded=known,
+                   note="" if known else "the loss's bytes are not named, as on one GPU")
 
 
 def exact_slopes(lines):

@@ -46,8 +46,6 @@ Fsdp read_fsdp(const Field* field, const Shards& shards, const Training& trainin
   if (const auto type = map.optional("reduce_dtype")) out.reduce_dtype = dtype(*type);
   out.no_sync = map.get("no_sync", boolean, out.no_sync);
   out.ignored_modules = map.get("ignored_modules", texts, out.ignored_modules);
-  out.bandwidth = map.get("bandwidth", byte_rate, out.bandwidth);
-  out.latency = map.get("latency", time, out.latency);
   return out;
 }
 

@@ -87,7 +87,7 @@ std::string checkpoint_policy(Settings& settings) {
   if (mode != "selective")
     throw InputError(settings.where("mode"),
                      fmt::format("mode '{}' is not known; known are none, full, selective", mode));
-  if (option == "op") return "{kind: selective, keep: [attention, linear/2+1]}";
+  if (option == "op") return "{kind: selective, keep: [core_attn.attention, linear/2+1]}";
   if (option.empty() || option.find_first_not_of("0123456789") != std::string::npos || option == "0")
     throw InputError(settings.where("selective_ac_option"),
                      fmt::format("selective_ac_option '{}' is not known; known are op, and numbers from 1", option));

@@ -54,9 +54,7 @@ std::vector<Block> parallel_blocks() {
         {"parameter_dtype", Type::dtype, "dtype.parameters", "Gathered and computed in.", unit_types},
         {"reduce_dtype", Type::dtype, "the gradients'", "Of the reduce-scatter.", unit_types},
         {"no_sync", Type::boolean, "false", "Gradients are reduced in a step's last micro-batch only."},
-        {"ignored_modules", Type::texts, "none", "Weights that every rank has whole, by a component of their name."},
-        {"bandwidth", Type::byte_rate, "no time for bytes", "That a rank receives in a collective."},
-        {"latency", Type::time, "0 ns", "Of a collective."}}}};
+        {"ignored_modules", Type::texts, "none", "Weights that every rank has whole, by a component of their name."}}}};
 }
 
 }  // namespace tidemark

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tidemark/base/device.hpp"
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark {
@@ -115,8 +114,7 @@ StepOp UnitShards::new_op(std::size_t u, Phase phase, Stream stream) const {
 StepOp UnitShards::collective(std::size_t u, Bytes whole) const {
   StepOp op = new_op(u, Phase::communication, Stream::comm);
   op.moved = Bytes{whole.count / ranks() * (ranks() - 1)};
-  op.has_time = true;
-  op.time = settings().latency + copy_duration(settings().bandwidth, op.moved);
+  op.kind = OpKind::collective;
   return op;
 }
 

@@ -168,7 +168,7 @@ TEST_CASE("import: torchtitan") {
                       "\"selective\"\nselective_ac_option = \"op\"\n[parallelism]\ntensor_parallel_degree = 8\n");
   CHECK(out.framework == "torchtitan");
   CHECK(parameter_count(spec_of(out)) == 8'030'261'248);
-  CHECK(out.scenario.find("policy: {kind: selective, keep: [attention, linear/2+1]}\n") != std::string::npos);
+  CHECK(out.scenario.find("policy: {kind: selective, keep: [core_attn.attention, linear/2+1]}\n") != std::string::npos);
   CHECK(out.scenario.find("batch: {size: 2, sequence: 4096}") != std::string::npos);
   CHECK(out.unused ==
         std::vector<std::string>{"parallelism.tensor_parallel_degree: 8 (the scenario is of one device)"});

@@ -31,8 +31,6 @@ struct Fsdp {
   std::optional<DType> reduce_dtype;         // of the reduce-scatter; the gradients' when not given
   bool no_sync = false;                      // gradients are reduced in the last micro-batch of a step only
   std::vector<std::string> ignored_modules;  // every rank has these weights whole, by a component of their name
-  double bandwidth = 0;                      // B/s that a rank receives in a collective; 0 is not given
-  Nanos latency;                             // of a collective
   friend bool operator==(const Fsdp&, const Fsdp&) = default;
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tidemark/step/emitter.hpp"
@@ -14,6 +15,7 @@
 #include "tidemark/step/optimizer.hpp"
 #include "tidemark/step/runtime.hpp"
 #include "tidemark/step/schedule.hpp"
+#include "tidemark/step/state_shards.hpp"
 
 namespace tidemark {
 
@@ -65,6 +67,7 @@ class ProgramLowering {
   void emit_static();
   void add_parameter(TensorId t, StorageId id);
   void emit_main_gradients();
+  void divide_states();
 
   // ---- one micro-batch (lower_program.cpp)
   StorageId emit_token_count();
@@ -77,6 +80,7 @@ class ProgramLowering {
   void let_go(std::size_t turn_index);
   void end_backward();
   void emit_optimizer();
+  void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
   void emit_zero_grad();
 
   // ---- forward and recompute (lower_forward.cpp)
@@ -202,7 +206,8 @@ class ProgramLowering {
   std::vector<Leaving> leaving_;    // saved by the op that runs, on their way to the host
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
-  std::vector<Node> nodes_;  // by op
+  std::vector<FlatParameters> flat_;  // of each data type of parameters, where replicas divide their states
+  std::vector<Node> nodes_;           // by op
   std::vector<RegionState> region_states_;
   GradientId seed_ = no_gradient;
   std::int32_t open_region_ = -1;  // the reentrant region whose backward runs

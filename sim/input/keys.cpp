@@ -189,7 +189,12 @@ std::vector<Block> setting_blocks() {
          Type::choice,
          "none",
          "none: gradients are born anew each step; zero: they persist.",
-         {"none", "zero"}}}},
+         {"none", "zero"}},
+        {"in_backward", Type::boolean, "false",
+         "Each weight is updated when its gradient is whole, and the gradient freed (LOMO, torchtune)."},
+        {"clip_grad_norm", Type::factor, "none", "The norm of all gradients is limited before the update."},
+        {"states", Type::choice, "plain", "8bit: bitsandbytes' block-wise states of one byte.", {"plain", "8bit"}},
+        {"block_size", Type::integer, "256", "8bit: states that share a scale; 2048 up to bitsandbytes 0.44."}}},
       {"loss",
        "",
        {
@@ -324,7 +329,11 @@ std::vector<Block> plan_blocks() {
          {"forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"}},
         {"layer", Type::text, "", "A block's number, or a layer's name; `loss` needs none."},
         {"ops", Type::texts, "the whole layer", "Names within the layer."},
-        {"keep", Type::choice, "all", "What it leaves for backward.", {"none", "input", "all"}},
+        {"keep",
+         Type::choice,
+         "all",
+         "What it leaves for backward; of a copy, what it moves.",
+         {"none", "input", "all"}},
         {"region", Type::integer, "none", "Steps of one region share a number."}}},
   };
 }

@@ -149,6 +149,8 @@ class ShardReader {
         const Field field = *map_.optional(key);
         field.fail(fmt::format("'{}' {} is not simulated yet", key, field.value->text));
       }
+    if (out_.data > 1 && training_.optimizer.in_backward)
+      map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
     if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none)
       map_.optional("data")->fail(
           fmt::format("'data' above 1 without 'sharding' is not simulated for loop {}; with megatron it is",

@@ -97,6 +97,7 @@ TensorId Decoder::batch_input(std::string part, Shape shape, DType dtype) {
 TensorId Decoder::weight(std::string_view part, Shape shape) {
   const bool of_norm = training.dtypes.norms && part.find("norm") != std::string_view::npos;
   const DType dtype = of_norm ? *training.dtypes.norms : training.dtypes.parameters;
+  weights.push_back(name(part));
   const TensorId parameter = program.parameter(name(part), std::move(shape), dtype, trains(part));
   return training.dtypes.autocast || of_norm ? parameter : cast(std::string(part) + ".cast", parameter, compute);
 }

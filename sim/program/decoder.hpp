@@ -48,6 +48,7 @@ struct Decoder {
   TensorId mask = no_tensor;                           // of eager attention
   TensorId labels = no_tensor, loss_mask = no_tensor;  // where they come with the rest of the batch
   std::vector<std::string> products;                   // names that an adapter may have, as met
+  std::vector<std::string> weights;                    // full names of the parameters that `trains` was asked about
 
   bool is(ModelCode c) const { return code == c; }
   /// Is that part of the model a library's kernel?
@@ -100,7 +101,8 @@ TensorId fused_adapter(Decoder& d, std::string_view part, TensorId x, std::int64
 bool has_adapter(const Decoder& d, std::string_view part);
 /// base + B A x, as PEFT's layers write it.
 TensorId adapted(Decoder& d, std::string_view part, TensorId x, TensorId base);
-/// Throws InputError when a target of `lora` matched no product, naming those there are.
+/// Throws InputError when `lora` has no target, or one that matched no product, or names trained weights that are not
+/// there; the message has those that are.
 void check_adapters(const Decoder& d);
 
 /// The part of the model that one rank has.

@@ -403,6 +403,8 @@ void ProgramLowering::accumulate_ready_leaves() {
       step_.storages[slot].category = Category::gradient;
       if (t == received_)
         step_.storages[slot].name = step_.names.id(tensor(t).name + ".grad.sent");
+      else if (training_.optimizer.in_backward && tensor(t).category == Category::parameter)
+        step_in_backward(t);
       else
         born_gradients_.push_back(slot);
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "program_lowering.hpp"
 #include "tidemark/base/errors.hpp"
@@ -20,7 +21,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
-      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {
+      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile)) {
   step_.warnings = plan.warnings;
   warn_of_missing_rules();
   release_rank_.assign(program.tensors.size(), program.tensors.size());
@@ -113,6 +114,8 @@ void ProgramLowering::emit_static() {
 void ProgramLowering::add_parameter(TensorId t, StorageId id) {
   const Tensor& p = tensor(t);
   optimizer_parameters_.push_back({p.name, *element_count(p.shape), p.layer, p.dtype, id, none});
+  parameter_numbers_.resize(program_.storages.size());
+  parameter_numbers_[static_cast<std::size_t>(p.storage)] = parameter_tensors_.size();
   parameter_tensors_.push_back(t);
 }
 
@@ -312,6 +315,7 @@ void ProgramLowering::exchange_with_replicas(std::string_view how, std::string_v
 /// all gather the parameters when they have been updated. DeepSpeed makes an fp32 copy of the part's gradients for the
 /// update (stage_1_and_2.py, step).
 void ProgramLowering::emit_optimizer() {
+  if (training_.optimizer.in_backward) return;
   std::int64_t of_gradients = 0, of_parameters = 0, owned = 0, owned_gradients = 0;
   for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
     OptimizerParameter& p = optimizer_parameters_[i];
@@ -343,6 +347,14 @@ void ProgramLowering::emit_optimizer() {
   optimizer_.emit_step(emit_, optimizer_parameters_, step_number_);
   if (wide != none) emit_.release(wide);
   if (replicas && divided) exchange_with_replicas("all_gather", "parameters", of_parameters);
+}
+
+/// torch's register_post_accumulate_grad_hook (torchtune, optimizer_in_bwd): update, then zero_grad, of one weight.
+void ProgramLowering::step_in_backward(TensorId t) {
+  const auto i = parameter_numbers_[static_cast<std::size_t>(tensor(t).storage)];
+  optimizer_parameters_[i].gradient = leaf_storage(t);
+  optimizer_.emit_step_of(emit_, optimizer_parameters_, i, step_number_);
+  emit_.release(std::exchange(leaf_storage(t), none));
 }
 
 /// Gradients die in parameter order under `zero_grad: none`, else they are zeroed where they are.

@@ -81,6 +81,7 @@ class ProgramLowering {
   void end_backward();
   void emit_optimizer();
   void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
+  void step_in_backward(TensorId t);
   void emit_zero_grad();
 
   // ---- forward and recompute (lower_forward.cpp)
@@ -206,8 +207,9 @@ class ProgramLowering {
   std::vector<Leaving> leaving_;    // saved by the op that runs, on their way to the host
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
-  std::vector<FlatParameters> flat_;  // of each data type of parameters, where replicas divide their states
-  std::vector<Node> nodes_;           // by op
+  std::vector<FlatParameters> flat_;            // of each data type of parameters, where replicas divide their states
+  std::vector<std::size_t> parameter_numbers_;  // by program storage: its place among those
+  std::vector<Node> nodes_;                     // by op
   std::vector<RegionState> region_states_;
   GradientId seed_ = no_gradient;
   std::int32_t open_region_ = -1;  // the reentrant region whose backward runs

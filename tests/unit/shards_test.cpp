@@ -191,3 +191,22 @@ TEST_CASE("shards: replicas add up gradients, and gather the parameters that eac
           std::vector<std::string>{"gradients.reduce_scatter " + bytes(4), "parameters.all_gather " + bytes(2)});
   CHECK(at_the_end("{}").empty());
 }
+
+TEST_CASE("shards: gathered tokens and partial sums are whole, and go once they have been used") {
+  const Run result = run(parse_scenario(gpt + "steps: 1\nparallel: {tensor: 4, sequence: true}\n", "s.yaml"));
+  std::map<std::string, int> made;  // "phase of the op name bytes"
+  for (const MemoryEvent& event : result.timeline.events) {
+    const StepStorage& storage = result.step.storages[event.storage];
+    const std::string& name = result.step.names[storage.name];
+    const bool whole = name.ends_with(".gathered") || name.find(".partial_") != std::string::npos;
+    if (!whole || !name.starts_with("layers.1.mlp")) continue;
+    made[name.substr(13) + " " + std::to_string(storage.bytes.count)] += event.is_alloc() ? 1 : 100;
+  }
+  // 32 tokens of 2 sequences of 64 in 16 bit; the second product's are of its output
+  CHECK(made == std::map<std::string, int>{{"up_proj.gathered 8192", 202},          // forward, and again in backward
+                                           {"up_proj.partial_gradient 8192", 101},  // until it is scattered
+                                           {"down_proj.partial_sums 8192", 101},    // the same in forward
+                                           {"down_proj.gathered 8192", 101}});      // gradients of the result
+  const auto is_buffer = [&](const StepStorage& s) { return result.step.names[s.name] == "global_memory_buffer"; };
+  CHECK(std::ranges::count_if(result.step.storages, is_buffer) == 1);
+}

@@ -39,6 +39,10 @@ class AllocatorSeam {
   void record(Timeline& timeline) const {
     if (full_) return;
     const AllocatorFigures figures = allocator_->figures();
+    if (timeline.allocator.allocated.empty())
+      for (std::vector<Bytes>* column : {&timeline.allocator.allocated, &timeline.allocator.active,
+                                         &timeline.allocator.reserved, &timeline.allocator.inactive_split})
+        column->reserve(timeline.events.capacity());
     timeline.allocator.allocated.push_back(figures.allocated);
     timeline.allocator.active.push_back(figures.active);
     timeline.allocator.reserved.push_back(figures.reserved);
@@ -52,16 +56,19 @@ class AllocatorSeam {
 
 constexpr Nanos not_recorded{-1};
 
+/// A rank's instructions, where they stand in the Step: whole stretches one after the other.
+using Stretches = std::vector<std::span<const Instruction>>;
+
 /// One rank: a host that issues its instructions in order, and the streams that work them off.
 template <class Seam>
 class Rank {
  public:
-  Rank(const Step& step, const Device& device, std::span<const Instruction> instructions, Seam seam,
-       std::vector<Nanos>& recorded, std::vector<OpSpan>& spans)
+  Rank(const Step& step, const Device& device, Stretches stretches, Seam seam, std::vector<Nanos>& recorded,
+       std::vector<OpSpan>& spans)
       : step_(step),
         device_(device),
         times_(device),
-        instructions_(instructions),
+        stretches_(std::move(stretches)),
         seam_(seam),
         recorded_(recorded),
         spans_(spans) {}
@@ -79,6 +86,7 @@ class Rank {
   Nanos& clock(Stream stream) { return clocks_[static_cast<std::size_t>(stream)]; }
   Nanos host() const { return clocks_[0]; }
 
+  bool issue(const Instruction& at);
   void alloc(const Instruction& at, Nanos time);
   void free(const Instruction& at);
   void compute(const Instruction& at);
@@ -95,12 +103,13 @@ class Rank {
   const Step& step_;
   const Device& device_;
   OpTimes times_;
-  std::span<const Instruction> instructions_;
+  Stretches stretches_;
   Seam seam_;
   std::vector<Nanos>& recorded_;  // by event, of all ranks
   std::vector<OpSpan>& spans_;    // by op, of all ranks
 
-  std::size_t next_ = 0;
+  std::size_t next_ = 0;                             // among all its instructions
+  std::size_t stretch_ = 0, place_ = 0;              // where that stands
   std::array<Nanos, stream_names.size()> clocks_{};  // when each stream falls idle; the compute stream's is the host's
   EventQueue pending_;
   Bytes live_;
@@ -112,7 +121,9 @@ class Rank {
 
 template <class Seam>
 void Rank<Seam>::start(std::int16_t rank) {
-  timeline_.events.reserve(2 * step_.storages.size() / static_cast<std::size_t>(step_.ranks));
+  std::size_t most = 0;
+  for (const std::span<const Instruction> stretch : stretches_) most += stretch.size();
+  timeline_.events.reserve(std::min(most, 2 * step_.storages.size()));
   for (const StorageId storage : step_.initial) {
     check(storage < step_.storages.size(), "an initial storage is not in the step");
     if (step_.storages[storage].rank == rank) alloc({.what = Do::alloc, .index = storage}, Nanos{});
@@ -121,33 +132,39 @@ void Rank<Seam>::start(std::int16_t rank) {
 
 template <class Seam>
 bool Rank<Seam>::run() {
-  for (; next_ < instructions_.size(); ++next_) {
-    const Instruction& at = instructions_[next_];
-    if (at.op != op_) {
-      end_op();
-      begin_op(at.op);
-    }
-    switch (at.what) {
-      case Do::alloc:
-        alloc(at, host());
-        break;
-      case Do::free:
-        free(at);
-        break;
-      case Do::compute:
-      case Do::copy:
-        compute(at);
-        break;
-      case Do::record:
-        check(at.index < recorded_.size(), "an event id is out of range");
-        recorded_[at.index] = std::max(clock(at.stream), host());
-        break;
-      case Do::wait:
-        check(at.index < recorded_.size(), "an event id is out of range");
-        if (recorded_[at.index] == not_recorded) return false;
-        clock(at.stream) = std::max(clock(at.stream), recorded_[at.index]);
-        break;
-    }
+  for (; stretch_ < stretches_.size(); ++stretch_, place_ = 0)
+    for (; place_ < stretches_[stretch_].size(); ++place_, ++next_)
+      if (!issue(stretches_[stretch_][place_])) return false;
+  return true;
+}
+
+/// false: it waits for an event that no rank has recorded yet.
+template <class Seam>
+bool Rank<Seam>::issue(const Instruction& at) {
+  if (at.op != op_) {
+    end_op();
+    begin_op(at.op);
+  }
+  switch (at.what) {
+    case Do::alloc:
+      alloc(at, host());
+      break;
+    case Do::free:
+      free(at);
+      break;
+    case Do::compute:
+    case Do::copy:
+      compute(at);
+      break;
+    case Do::record:
+      check(at.index < recorded_.size(), "an event id is out of range");
+      recorded_[at.index] = std::max(clock(at.stream), host());
+      break;
+    case Do::wait:
+      check(at.index < recorded_.size(), "an event id is out of range");
+      if (recorded_[at.index] == not_recorded) return false;
+      clock(at.stream) = std::max(clock(at.stream), recorded_[at.index]);
+      break;
   }
   return true;
 }
@@ -283,26 +300,52 @@ std::string Rank<Seam>::op_name(OpId op) const {
 
 template <class Seam>
 std::string Rank<Seam>::blocked() const {
-  const Instruction& at = instructions_[next_];
+  const Instruction& at = stretches_[stretch_][place_];
   return op_name(at.op) + " waits for event " + std::to_string(at.index) + ", which nothing before it records";
 }
 
 /// Each rank's part of the list, in order.
-std::vector<std::vector<Instruction>> by_rank(const Step& step) {
-  std::vector<std::vector<Instruction>> parts(static_cast<std::size_t>(step.ranks));
-  for (const Instruction& at : step.instructions) {
-    check(at.op == no_id || at.op < step.ops.size(), "an op id is out of range");
-    const int rank = at.op == no_id ? 0 : step.ops[at.op].rank;
+std::vector<Stretches> by_rank(const Step& step) {
+  std::vector<Stretches> parts(static_cast<std::size_t>(step.ranks));
+  const std::span<const Instruction> all = step.instructions;
+  if (step.ranks == 1) return {{all}};
+  std::size_t begin = 0;
+  int rank_now = 0;
+  const auto close = [&](std::size_t end) {
+    if (end > begin) parts[static_cast<std::size_t>(rank_now)].push_back(all.subspan(begin, end - begin));
+    begin = end;
+  };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    check(all[i].op == no_id || all[i].op < step.ops.size(), "an op id is out of range");
+    const int rank = all[i].op == no_id ? 0 : step.ops[all[i].op].rank;
     check(rank >= 0 && rank < step.ranks, "an op's rank is out of range");
-    parts[static_cast<std::size_t>(rank)].push_back(at);
+    if (rank != rank_now) close(i);
+    rank_now = rank;
   }
+  close(all.size());
   return parts;
+}
+
+Timeline* only_one_with_events(std::vector<Timeline>& parts) {
+  Timeline* found = nullptr;
+  for (Timeline& part : parts) {
+    if (part.events.empty()) continue;
+    if (found != nullptr) return nullptr;
+    found = &part;
+  }
+  return found;
 }
 
 /// All ranks' events in time order, the lower rank first at one instant.
 Timeline merged(std::vector<Timeline> parts) {
-  if (parts.size() == 1) return std::move(parts.front());
+  Nanos end;
+  for (const Timeline& part : parts) end = std::max(end, part.end);
+  if (Timeline* only = only_one_with_events(parts)) {
+    only->end = end;
+    return std::move(*only);
+  }
   Timeline all;
+  all.end = end;
   std::vector<std::size_t> next(parts.size());
   for (;;) {
     std::size_t first = parts.size();
@@ -329,7 +372,6 @@ Timeline merged(std::vector<Timeline> parts) {
     }
     all.events.push_back(part.events[i]);
   }
-  for (const Timeline& part : parts) all.end = std::max(all.end, part.end);
   return all;
 }
 
@@ -361,13 +403,10 @@ Timeline run_step(const Step& step, const Device& device, const std::vector<Seam
   check(step.ranks == static_cast<int>(seams.size()), "a step needs one allocator for each rank");
   std::vector<Nanos> recorded(step.events, not_recorded);
   std::vector<OpSpan> spans(step.ops.size());
-  std::vector<std::vector<Instruction>> parts;
-  if (step.ranks > 1) parts = by_rank(step);
+  std::vector<Stretches> parts = by_rank(step);
   std::vector<Rank<Seam>> ranks;
-  for (std::size_t r = 0; r < seams.size(); ++r) {
-    const std::span<const Instruction> part = parts.empty() ? std::span(step.instructions) : std::span(parts[r]);
-    ranks.emplace_back(step, device, part, seams[r], recorded, spans);
-  }
+  for (std::size_t r = 0; r < seams.size(); ++r)
+    ranks.emplace_back(step, device, std::move(parts[r]), seams[r], recorded, spans);
   Timeline timeline = run_ranks(ranks);
   timeline.ops = std::move(spans);
   return timeline;

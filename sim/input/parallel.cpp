@@ -29,6 +29,7 @@ class ParallelReader {
     read_transfers();
     read_policies();
     read_shown();
+    out_.steady = map_.get("steady", boolean, false);
     if (out_.stages == 1 && out_.chunks() == 1 && out_.micro_batches == 1) return std::nullopt;
     return std::move(out_);
   }
@@ -111,8 +112,6 @@ class ParallelReader {
 
   /// The schedule's own rules, at the number that breaks them. Searched schedules have none beyond one chunk a stage.
   void check_rule() const {
-    if (out_.splits_backward() && !model_.has_weight_passes)
-      place("schedule").fail("this schedule runs the backward of weights apart, which only family 'chain' has so far");
     if (out_.custom || (is_searched(out_.schedule) && out_.chunks_per_stage == 1)) return;
     try {
       make_schedule(out_.schedule, out_.stages, out_.chunks_per_stage, out_.micro_batches);
@@ -125,6 +124,12 @@ class ParallelReader {
     out_.transfers.time = map_.get("transfer_time", time, Nanos{});
     out_.transfers.bandwidth = map_.get("transfer_bandwidth", byte_rate, 0.0);
     out_.transfers.free_outputs = map_.get("free_outputs", boolean, model_.frees_outputs);
+    out_.transfers.blocking = map_.get("blocking_transfers", boolean, false);
+    if (const auto field = map_.optional("turn_waits")) {
+      out_.transfers.first_of_group_waits = choice(*field) == "first";
+      if (out_.schedule != "interleaved")
+        field->fail("'turn_waits' is about groups of micro-batches; expected schedule interleaved");
+    }
   }
 
   void read_policies() {

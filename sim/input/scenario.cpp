@@ -299,8 +299,8 @@ class ScenarioReader {
     out_.training.shards = read_shards(*map, transformer, out_.training);
     if (gathers_units(out_.training.shards)) return refuse_pipeline(*map);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
-    out_.pipeline = read_parallel(*map, {layers, transformer == nullptr, out_.training.batch.accumulate,
-                                         out_.training.profile.loop == "megatron"});
+    out_.pipeline =
+        read_parallel(*map, {layers, out_.training.batch.accumulate, out_.training.profile.loop == "megatron"});
     if (out_.pipeline) out_.training.batch.accumulate = out_.pipeline->micro_batches;
   }
 
@@ -315,6 +315,10 @@ class ScenarioReader {
     if (const auto field = map_.optional("device")) out_.device = read_device(*field);
     if (const auto map = sub("allocator")) {
       out_.allocator = map->get("kind", choice, out_.allocator);
+      if (out_.pipeline && out_.pipeline->steady && out_.allocator != "live")
+        map->optional("kind")->fail(
+            "an allocator does not repeat because the live bytes do; expected kind live, or no "
+            "parallel.steady");
       if (out_.allocator == "cuda_caching") out_.caching = read_caching(*map, out_.device);
       for (const Field& field : map->fields())
         if (!out_.caching && field.key->name != "kind")

@@ -15,25 +15,37 @@ bool is_pass(const Step& step, const StepOp& op) {
 
 }  // namespace
 
-PipelineFigures pipeline_figures(const Step& step, const Timeline& timeline) {
+std::vector<Moment> peaks_by_rank(const Step& step, const Timeline& timeline) {
+  std::vector<const MemoryEvent*> highest(static_cast<std::size_t>(step.ranks));
+  for (const MemoryEvent& event : timeline.events) {
+    const MemoryEvent*& peak = highest[static_cast<std::size_t>(step.storages[event.storage].rank)];
+    if (event.is_alloc() && (peak == nullptr || event.live > peak->live)) peak = &event;
+  }
+  std::vector<Moment> out;
+  for (const MemoryEvent* peak : highest) out.push_back(peak == nullptr ? Moment{} : moment_of(step, *peak));
+  return out;
+}
+
+PipelineFigures pipeline_figures(const Step& step, const std::vector<OpSpan>& spans, std::vector<Moment> peaks,
+                                 std::vector<std::int32_t> stands_for) {
   check(step.in_flight.size() == static_cast<std::size_t>(step.ranks), "not the step of a pipeline");
+  check(peaks.size() == step.in_flight.size(), "a pipeline has one peak a stage");
   PipelineFigures out;
   out.stages.resize(step.in_flight.size());
-  for (std::size_t r = 0; r < out.stages.size(); ++r) out.stages[r].in_flight = step.in_flight[r];
-  for (const MemoryEvent& event : timeline.events) {
-    StageFigures& stage = out.stages[static_cast<std::size_t>(step.storages[event.storage].rank)];
-    if (event.is_alloc() && event.live > stage.peak.bytes) stage.peak = moment_of(step, event);
+  for (std::size_t r = 0; r < out.stages.size(); ++r) {
+    out.stages[r].in_flight = step.in_flight[r];
+    out.stages[r].peak = std::move(peaks[r]);
   }
   for (std::size_t r = 1; r < out.stages.size(); ++r)
     if (out.stages[r].peak.bytes > out.stages[out.worst].peak.bytes) out.worst = r;
 
   std::vector<Nanos> first(out.stages.size(), OpSpan::never_ran), last(out.stages.size());
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
-    if (!is_pass(step, step.ops[i]) || timeline.ops[i].start == OpSpan::never_ran) continue;
+    if (!is_pass(step, step.ops[i]) || spans[i].start == OpSpan::never_ran) continue;
     const auto r = static_cast<std::size_t>(step.ops[i].rank);
-    if (first[r] == OpSpan::never_ran) first[r] = timeline.ops[i].start;
-    last[r] = timeline.ops[i].end;
-    out.stages[r].busy += timeline.ops[i].end - timeline.ops[i].start;
+    if (first[r] == OpSpan::never_ran) first[r] = spans[i].start;
+    last[r] = spans[i].end;
+    out.stages[r].busy += times(stands_for, i) * (spans[i].end - spans[i].start);
   }
   const StageFigures* longest = nullptr;
   for (std::size_t r = 0; r < out.stages.size(); ++r) {
@@ -42,36 +54,13 @@ PipelineFigures pipeline_figures(const Step& step, const Timeline& timeline) {
   }
   if (longest->span.count > 0)
     out.bubble_rate = 1 - static_cast<double>(longest->busy.count) / static_cast<double>(longest->span.count);
+  out.stands_for = std::move(stands_for);
   return out;
 }
 
-Timeline view_of_rank(const Step& step, const Timeline& timeline, int rank) {
-  Timeline out;
-  out.end = timeline.end;
-  out.ops = timeline.ops;
+void hide_other_ranks(const Step& step, int rank, std::vector<OpSpan>& spans) {
   for (std::size_t i = 0; i < step.ops.size(); ++i)
-    if (step.ops[i].rank != rank) out.ops[i] = {};
-  const AllocatorColumn& from = timeline.allocator;
-  for (std::size_t i = 0; i < timeline.events.size(); ++i) {
-    const MemoryEvent& event = timeline.events[i];
-    const bool failed = timeline.out_of_memory && timeline.out_of_memory->event == i;
-    if (step.storages[event.storage].rank != rank) continue;
-    if (failed) {
-      out.out_of_memory = timeline.out_of_memory;
-      out.out_of_memory->event = out.events.size();
-    }
-    if (event.live > out.peak) {
-      out.peak = event.live;
-      out.peak_event = out.events.size();
-    }
-    out.events.push_back(event);
-    if (i >= from.allocated.size()) continue;
-    out.allocator.allocated.push_back(from.allocated[i]);
-    out.allocator.active.push_back(from.active[i]);
-    out.allocator.reserved.push_back(from.reserved[i]);
-    out.allocator.inactive_split.push_back(from.inactive_split[i]);
-  }
-  return out;
+    if (step.ops[i].rank != rank) spans[i] = {};
 }
 
 }  // namespace tidemark

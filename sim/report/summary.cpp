@@ -64,8 +64,7 @@ class LevelScan {
   ByCategory by_category_{};
 };
 
-void add_flops(FlopFigures& figures, Phase phase, std::int64_t flops) {
-  const Flops amount{flops};
+void add_flops(FlopFigures& figures, Phase phase, Flops amount) {
   figures.total += amount;
   if (phase == Phase::forward || phase == Phase::loss) figures.forward += amount;
   if (phase == Phase::recompute) figures.recompute += amount;
@@ -79,7 +78,8 @@ void add_time(TimeFigures& figures, Phase phase, Nanos time) {
   if (phase == Phase::optimizer) figures.optimizer += time;
 }
 
-void scan_ops(const Step& step, const Timeline& timeline, std::int16_t rank, std::vector<StepFigures>& figures) {
+void scan_ops(const Step& step, const Timeline& timeline, std::int16_t rank,
+              const std::vector<std::int32_t>& stands_for, std::vector<StepFigures>& figures) {
   std::vector<Nanos> ends(figures.size());  // of each step's last op on the compute stream; at the end, of all
   Nanos all_done;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
@@ -88,11 +88,12 @@ void scan_ops(const Step& step, const Timeline& timeline, std::int16_t rank, std
     check(op.step >= 0 && static_cast<std::size_t>(op.step) < figures.size(), "an op belongs to a step past the last");
     if (op.rank != rank || span.start.count < 0) continue;
     StepFigures& now = figures[static_cast<std::size_t>(op.step)];
-    add_flops(now.flops, op.phase, op.flops);
-    add_flops(now.other_flops, op.phase, op.other_flops);
+    const std::int64_t count = times(stands_for, i);
+    add_flops(now.flops, op.phase, Flops{Int128{count} * op.flops});
+    add_flops(now.other_flops, op.phase, Flops{Int128{count} * op.other_flops});
     all_done = std::max(all_done, span.end);
     if (op.stream == Stream::compute) {
-      add_time(now.time, op.phase, span.end - span.start);
+      add_time(now.time, op.phase, count * (span.end - span.start));
       ends[static_cast<std::size_t>(op.step)] = span.end;
     }
     auto& phase_peak = now.phase_peaks[static_cast<std::size_t>(op.phase)];
@@ -253,7 +254,7 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.profile = facts.profile;
   out.steps.resize(static_cast<std::size_t>(std::max(step.steps, 1)));
   const std::int16_t rank = peak_rank(step, timeline);
-  scan_ops(step, timeline, rank, out.steps);
+  scan_ops(step, timeline, rank, facts.pipeline ? facts.pipeline->stands_for : std::vector<std::int32_t>{}, out.steps);
   LevelScan(step, out.steps).scan(timeline, rank);
   const Flops rank_flops{step.model_flops.count / step.ranks};  // every rank's share
   for (StepFigures& figures : out.steps) add_rates(figures, rank_flops, facts.flops_per_second);

@@ -40,7 +40,7 @@ Part Cut::part_of(OpId id) {
   if (op.phase == Phase::loss && chunk_->loss_runs_backward) in_backward_ = true;
   if (!in_backward_) return Part::forward;
   const bool split = !chunk_->weights_begin.empty();
-  return split && id >= chunk_->weights_begin[static_cast<std::size_t>(op.step)] ? Part::weights : Part::backward;
+  return split && id >= chunk_->weights_begin[group_now] ? Part::weights : Part::backward;
 }
 
 void Cut::find_pieces() {
@@ -64,6 +64,25 @@ void Cut::find_pieces() {
     }
     now->end = i + 1;
   }
+}
+
+bool Cut::reads(std::uint32_t group, Part part, End end) const {
+  const Piece& at = piece(group, part);
+  const Step& step = chunk_->step;
+  for (OpId op = at.first_op; op < at.first_op + at.ops; ++op)
+    for (std::uint32_t r = step.ops[op].read_begin; r < step.ops[op].read_end; ++r)
+      if (ends_[step.reads[r]] == end) return true;
+  return false;
+}
+
+Nanos Cut::length(const Piece& piece, const OpTimes& times) const {
+  Nanos sum;
+  for (OpId id = piece.first_op; id < piece.first_op + piece.ops; ++id) {
+    const StepOp& op = chunk_->step.ops[id];
+    check(op.stream == Stream::compute, "a chunk's op is not on the compute stream");
+    if (!receives(id)) sum += times.of(op);
+  }
+  return sum;
 }
 
 void Cut::find_own() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tidemark/step/chunk.hpp"
+#include "tidemark/step/op_times.hpp"
 
 namespace tidemark {
 
@@ -49,6 +50,9 @@ class Cut {
   StorageId given(End end) const { return given_[static_cast<std::size_t>(end)]; }
   /// The first one that the group makes itself; no_id without one.
   StorageId made(End end, std::uint32_t group) const { return made_[group][static_cast<std::size_t>(end)]; }
+  bool reads(std::uint32_t group, Part part, End end) const;
+  /// How long the piece's ops take, one after the other.
+  Nanos length(const Piece& piece, const OpTimes& times) const;
 
  private:
   Part part_of(OpId op);

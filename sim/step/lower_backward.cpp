@@ -46,6 +46,7 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     release_saved(k, turn.region);
     return;
   }
+  keep_for_weights(k, incoming);
   const std::vector<StorageId> fetched = fetch_from_host(k);
   if (!kernel.backward.empty()) open_next(k, kernel.backward, 0, Phase::backward);
   load_cached_inputs(k);
@@ -53,12 +54,6 @@ void ProgramLowering::emit_backward(const Turn& turn) {
   unpacked.insert(unpacked.end(), fetched.begin(), fetched.end());
   std::vector<StorageId> fresh(op.inputs.size(), none);
   std::vector<StorageId> temps(kernel.temps.size(), none);
-  const auto copied = [&](GradientId id) {
-    const Tensor& output = tensor(op.outputs.front());
-    check(id != no_gradient, "a gradient that is to be copied has not come: " + op.name);
-    const Bytes bytes{*element_count(output.shape) * bytes_per_element(output.dtype)};
-    return emit_.alloc(output.name + ".grad_copy", bytes, Category::temporary, op.layer);
-  };
   const bool copies = kernel.gradient_copy == GradientCopy::per_product && !is_matrix(incoming.front());
   bool copies_whole = kernel.gradient_copy == GradientCopy::whole && !is_row_major(incoming.front());
   std::vector<StorageId> inside = zeros_for_missing(k, incoming);
@@ -67,7 +62,7 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     const Move& move = kernel.backward[line];
     const auto index = static_cast<std::size_t>(move.slot.index);
     if (copies_whole && (move.what == Move::What::run || move.slot.of == Slot::Of::temp)) {
-      inside.push_back(copied(incoming.front()));
+      inside.push_back(copied(op, incoming.front()));
       copies_whole = false;
     }
     if (move.what == Move::What::run || move.what == Move::What::exchange) {
@@ -84,7 +79,7 @@ void ProgramLowering::emit_backward(const Turn& turn) {
       check(rule != kernel.gradients.end(), "a kernel allocates a gradient that it does not declare: " + op.name);
       fresh[index] = make_gradient(op, *rule);
       const bool product = tensor(op.inputs[index]).shape.size() > 1;
-      if (copies && product) emit_.release(copied(incoming.front()));
+      if (copies && product) emit_.release(copied(op, incoming.front()));
     }
   }
   for (const StorageId temp : temps)
@@ -100,6 +95,13 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     deliver(op.inputs[static_cast<std::size_t>(kernel.gradients[g].input)], handed[g], turn.region, late);
   for (const GradientId id : late) gradients_.release(id);
   accumulate_ready_leaves();
+}
+
+StorageId ProgramLowering::copied(const ProgramOp& op, GradientId id) {
+  const Tensor& output = tensor(op.outputs.front());
+  check(id != no_gradient, "a gradient that is to be copied has not come: " + op.name);
+  const Bytes bytes{*element_count(output.shape) * bytes_per_element(output.dtype)};
+  return emit_.alloc(output.name + ".grad_copy", bytes, Category::temporary, op.layer);
 }
 
 /// What stands in for the gradients that have not come.

@@ -166,14 +166,15 @@ ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool 
   return out;
 }
 
-ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training) {
+ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training, bool splits) {
   const Program& program = chunk.program;
   const auto tensor = [&](TensorId id) -> const Tensor& { return program.tensors[static_cast<std::size_t>(id)]; };
   const auto bytes = [&](TensorId id) { return program.storages[static_cast<std::size_t>(tensor(id).storage)].bytes; };
   refuse_copies(plan);
   ChunkStep out;
   out.pieces = training.batch.accumulate = std::min(2, training.batch.accumulate);
-  out.step = lower(program, plan, training, chunk.input);
+  out.step = splits ? lower_split(program, plan, training, chunk.input, out.weights_begin)
+                    : lower(program, plan, training, chunk.input);
   if (chunk.input >= 0) {
     out.input = tensor(chunk.input).name;
     out.input_gradient = out.input + ".grad.sent";

@@ -267,6 +267,7 @@ void ProgramLowering::emit_micro_batch() {
     if (units_) units_->after(i);
   }
   end_backward();
+  if (!weight_products_.empty()) emit_weights();
 }
 
 void ProgramLowering::emit_turn(const Turn& turn) {
@@ -402,6 +403,15 @@ void ProgramLowering::mark_activation(StorageId id) {
 
 Step lower(const Program& program, const Plan& plan, const Training& training, TensorId received) {
   return ProgramLowering(program, plan, training, received).lower();
+}
+
+Step lower_split(const Program& program, const Plan& plan, const Training& training, TensorId received,
+                 std::vector<OpId>& weights_begin) {
+  ProgramLowering lowering(program, plan, training, received);
+  lowering.split_weights();
+  Step step = lowering.lower();
+  weights_begin = lowering.weights_begin();
+  return step;
 }
 
 Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts) {

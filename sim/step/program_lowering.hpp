@@ -24,8 +24,12 @@ namespace tidemark {
 class ProgramLowering {
  public:
   ProgramLowering(const Program& program, const Plan& plan, const Training& training, TensorId received);
+  /// Before `lower`: the gradients of products' weights come behind the rest of each micro-batch's backward.
+  void split_weights();
   Step lower();
   const std::vector<StepPart>& parts() const { return parts_; }
+  /// By step and micro-batch: from this op on its backward is of weights.
+  const std::vector<OpId>& weights_begin() const { return weights_begin_; }
 
  private:
   static constexpr StorageId none = no_id;
@@ -61,6 +65,19 @@ class ProgramLowering {
     std::vector<GradientId> leaf_gradients;  // reentrant: of the detached inputs
     std::vector<std::int32_t> leaf_edges;    // reentrant: gradients each of them still waits for
     std::int32_t saved_left = 0;
+  };
+
+  /// The part of a product's backward that makes its weight's gradient.
+  struct WeightProduct {
+    GradientRule rule;
+    Cost cost;
+    bool apart = false;
+  };
+  /// What it needs until it runs: the incoming gradient and the product's other input.
+  struct LateProduct {
+    std::size_t op = 0;
+    GradientId incoming = no_gradient;
+    std::vector<StorageId> saved;
   };
 
   // ---- setting up (lower_program.cpp)
@@ -120,6 +137,7 @@ class ProgramLowering {
   bool is_matrix(GradientId id) const;
   bool is_row_major(GradientId id) const;
   std::vector<StorageId> zeros_for_missing(std::size_t k, const std::vector<GradientId>& incoming);
+  StorageId copied(const ProgramOp& op, GradientId id);
   void release_incoming(const std::vector<GradientId>& incoming);
   void load_cached_inputs(std::size_t k);
   StorageId make_gradient(const ProgramOp& op, const GradientRule& rule);
@@ -136,6 +154,10 @@ class ProgramLowering {
   void deliver_leaf(TensorId t, GradientId gradient, std::vector<GradientId>& late);
   void accumulate_ready_leaves();
   bool written_in_place(TensorId t) const;
+
+  // ---- products' weights, apart (lower_weights.cpp)
+  void keep_for_weights(std::size_t k, const std::vector<GradientId>& incoming);
+  void emit_weights();
 
   // ---- checkpointed regions (lower_regions.cpp)
   bool carried_out() const {
@@ -217,6 +239,9 @@ class ProgramLowering {
   std::vector<std::size_t> parameter_numbers_;  // by program storage: its place among those
   std::vector<Node> nodes_;                     // by op
   std::vector<RegionState> region_states_;
+  std::vector<WeightProduct> weight_products_;  // by op, where the schedule runs them apart; else empty
+  std::vector<LateProduct> late_;               // of this micro-batch, in the order of backward
+  std::vector<OpId> weights_begin_;
   GradientId seed_ = no_gradient;
   std::int32_t open_region_ = -1;  // the reentrant region whose backward runs
   int step_number_ = 0;

@@ -1,11 +1,15 @@
 #include "tidemark/step/weave.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cut.hpp"
 #include "tidemark/base/device.hpp"
 #include "tidemark/base/errors.hpp"
+#include "tidemark/step/op_times.hpp"
 
 namespace tidemark {
 namespace {
@@ -17,20 +21,32 @@ struct Instance {
   StorageId input = no_id, output_gradient = no_id;  // from outside, where the chunk has them from the start
 };
 
+/// The rank that is woven op by op, and how long the others' ops take.
+struct Shown {
+  int rank = 0;
+  OpTimes times;
+};
+
 class Weaver {
  public:
-  Weaver(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers)
-      : chunks_(chunks), schedule_(schedule), transfers_(transfers) {}
+  Weaver(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
+         std::optional<Shown> shown)
+      : chunks_(chunks), schedule_(schedule), transfers_(transfers), shown_(std::move(shown)) {}
 
-  Step weave() {
+  Step weave(std::vector<OpId>* begins) {
     out_.ranks = static_cast<int>(schedule_.ranks.size());
     out_.steps = chunks_.front().step.steps;
     out_.in_flight = most_in_flight(schedule_);
     for (std::size_t c = 0; c < chunks_.size(); ++c) add_chunk(c);
+    reserve();
     for (int s = 0; s < out_.steps; ++s) {
       events_.assign(2 * chunks_.size() * static_cast<std::size_t>(schedule_.micro_batches), no_id);
       for (std::size_t r = 0; r < schedule_.ranks.size(); ++r) {
-        for (const Pass& pass : schedule_.ranks[r]) run(pass, s);
+        for (const Pass& pass : schedule_.ranks[r]) {
+          if (begins != nullptr) begins->push_back(static_cast<OpId>(out_.ops.size()));
+          run(pass, s);
+        }
+        if (begins != nullptr) begins->push_back(static_cast<OpId>(out_.ops.size()));
         for (std::size_t c = 0; c < chunks_.size(); ++c)
           if (rank_of(c) == static_cast<std::int16_t>(r)) end_step(c, s);
       }
@@ -46,16 +62,18 @@ class Weaver {
     std::vector<NameId> names;
     std::vector<StorageId> shared;  // by the chunk's storages
     std::vector<Instance> instances;
-    int forwards = 0, backwards = 0;  // so far in this step
+    std::array<int, 3> passes{};  // so far in this step: forwards, backwards, those of weights
   };
 
   std::int16_t rank_of(std::size_t c) const { return static_cast<std::int16_t>(schedule_.rank_of_chunk[c]); }
   bool is_last(std::size_t c) const { return c + 1 == chunks_.size(); }
+  bool is_brief(std::size_t c) const { return shown_ && shown_->rank != rank_of(c); }
 
   void add_chunk(std::size_t c) {
     const Step& step = chunks_[c].step;
     check(step.steps == out_.steps, "a pipeline's chunks run different numbers of steps");
-    Thread thread{&chunks_[c], Cut(chunks_[c], is_last(c)), static_cast<std::int32_t>(out_.layers.size()), {}, {}, {}};
+    Thread thread{&chunks_[c], Cut(chunks_[c], is_last(c)), static_cast<std::int32_t>(out_.layers.size()), {}, {}, {},
+                  {}};
     for (NameId id = 0; id < step.names.size(); ++id) thread.names.push_back(out_.names.id(step.names[id]));
     thread.shared.assign(step.storages.size(), no_id);
     thread.instances.resize(static_cast<std::size_t>(schedule_.micro_batches));
@@ -66,9 +84,30 @@ class Weaver {
       if (std::ranges::find(out_.warnings, warning) == out_.warnings.end()) out_.warnings.push_back(warning);
     threads_.push_back(std::move(thread));
     for (const StorageId id : step.initial) {
-      if (comes_from_outside(c, id)) continue;
+      if (comes_from_outside(c, id) || is_brief(c)) continue;
       out_.initial.push_back(threads_[c].shared[id] = copy_storage(c, id));
     }
+  }
+
+  /// Room for all, so that nothing is moved while it grows: a step of millions of ops is hundreds of megabytes.
+  void reserve() {
+    const auto times = static_cast<std::size_t>(schedule_.micro_batches);
+    std::size_t ops = 0, instructions = 0, reads = 0, storages = out_.storages.size();
+    for (std::size_t c = 0; c < threads_.size(); ++c) {
+      if (is_brief(c)) continue;
+      const Thread& thread = threads_[c];
+      // The last micro-batch of each step of the chunk alone stands for all; the first does a little less or more.
+      const Step& step = thread.chunk->step;
+      const auto pieces = static_cast<std::size_t>(thread.chunk->pieces);
+      ops += (step.ops.size() / pieces + 4 * static_cast<std::size_t>(step.steps)) * times;
+      instructions += (step.instructions.size() / pieces + 16 * static_cast<std::size_t>(step.steps)) * times;
+      reads += (step.reads.size() / pieces + 4 * static_cast<std::size_t>(step.steps)) * times;
+      storages += step.storages.size() / pieces * times;
+    }
+    out_.ops.reserve(ops);
+    out_.instructions.reserve(instructions);
+    out_.reads.reserve(reads);
+    out_.storages.reserve(storages);
   }
 
   bool comes_from_outside(std::size_t c, StorageId id) const {
@@ -95,52 +134,91 @@ class Weaver {
 
   void run(const Pass& pass, int step) {
     now_ = {static_cast<std::size_t>(pass.chunk), pass.micro_batch, step};
-    if (pass.kind == PassKind::forward) return forward();
+    if (pass.kind == PassKind::forward) forward();
     if (pass.backs_activations()) backward();
-    if (pass.backs_weights()) weights();
+    if (pass.backs_weights() && !thread().chunk->weights_begin.empty()) weights();
   }
 
   Thread& thread() { return threads_[now_.chunk]; }
   Instance& instance() { return thread().instances[static_cast<std::size_t>(now_.micro_batch)]; }
 
+  /// The pass's number among its chunk's of this kind. The first micro-batch of a step is one of its own; in which
+  /// order the others come is all the same.
+  void begin_pass(Part part) {
+    Thread& t = thread();
+    order_ = t.passes[static_cast<std::size_t>(part)]++;
+    const std::uint32_t group = t.cut.group(now_.step, order_ == 0 ? 0 : t.chunk->pieces - 1);
+    if (part == Part::forward) instance() = {.group = group};
+    if (group != instance().group)
+      throw InputError("chunk " + std::to_string(now_.chunk) + ": micro-batch " + std::to_string(now_.micro_batch) +
+                       " runs backward in another order than forward; expected the same order");
+  }
+
   void forward() {
+    begin_pass(Part::forward);
     Thread& t = thread();
     Instance& own = instance();
-    const int kind = t.forwards++ == 0 ? 0 : t.chunk->pieces - 1;
-    own = {.group = t.cut.group(now_.step, kind)};
-    for (const StorageId id : t.cut.own(own.group)) own.own.push_back(copy_storage(now_.chunk, id));
-    order_ = t.forwards - 1;
-    receive_input();
-    unsent_ = is_last(now_.chunk) ? no_id : made(End::output);
-    let_go_unsent_ = false;
-    emit(t.cut.piece(own.group, Part::forward));
-    unsent_ = no_id;
-    if (!is_last(now_.chunk)) send("send_forward", true, End::output, t.chunk->output_bytes);
+    if (is_brief(now_.chunk)) {
+      brief(Part::forward, Phase::forward);
+    } else {
+      for (const StorageId id : t.cut.own(own.group)) own.own.push_back(copy_storage(now_.chunk, id));
+      receive_input();
+      unsent_ = is_last(now_.chunk) ? no_id : made(End::output);
+      let_go_unsent_ = false;
+      emit(t.cut.piece(own.group, Part::forward));
+      unsent_ = no_id;
+    }
+    if (!is_last(now_.chunk)) send_output();
   }
 
   void backward() {
-    Thread& t = thread();
-    order_ = t.backwards++;
-    const std::uint32_t expected = t.cut.group(now_.step, order_ == 0 ? 0 : t.chunk->pieces - 1);
-    if (expected != instance().group)
-      throw InputError("chunk " + std::to_string(now_.chunk) + ": micro-batch " + std::to_string(now_.micro_batch) +
-                       " runs backward in another order than forward; expected the same order");
+    begin_pass(Part::backward);
+    const Thread& t = thread();
+    if (is_brief(now_.chunk)) {
+      brief(Part::backward, Phase::backward);
+      if (now_.chunk > 0) send(false, no_id);
+      return;
+    }
     if (!is_last(now_.chunk) && !t.chunk->output_gradient.empty()) receive_gradient();
     emit(t.cut.piece(instance().group, Part::backward));
     finish_backward();
   }
 
   void weights() {
-    Thread& t = thread();
-    if (t.chunk->weights_begin.empty()) return;
-    emit(t.cut.piece(instance().group, Part::weights));
+    begin_pass(Part::weights);
+    if (is_brief(now_.chunk)) return brief(Part::weights, Phase::backward);
+    emit(thread().cut.piece(instance().group, Part::weights));
+    let_go_ends(true, out_.instructions.back().op);
+  }
+
+  /// A pass of a rank that is not shown.
+  void brief(Part part, Phase phase) {
+    const Thread& t = thread();
+    brief(t.cut.length(t.cut.piece(instance().group, part), shown_->times), phase);
+    const auto op = static_cast<OpId>(out_.ops.size() - 1);
+    if (part == Part::forward && now_.chunk > 0) wait_for(now_.chunk - 1, true, op);
+    if (part == Part::backward && !is_last(now_.chunk)) wait_for(now_.chunk + 1, false, op);
+    put(Do::compute, op, op);
+  }
+  void brief(Nanos length, Phase phase) {
+    StepOp op = blank(Stream::compute);
+    op.phase = phase;
+    op.time = length;
+    open(op, std::string(to_string(phase)));
   }
 
   void end_step(std::size_t c, int step) {
     now_ = {c, schedule_.micro_batches - 1, step};
     order_ = schedule_.micro_batches - 1;
-    emit(thread().cut.tail(step));
-    thread().forwards = thread().backwards = 0;
+    const Piece& tail = thread().cut.tail(step);
+    if (is_brief(c)) {
+      brief(thread().cut.length(tail, shown_->times), Phase::optimizer);
+      const auto op = static_cast<OpId>(out_.ops.size() - 1);
+      put(Do::compute, op, op);
+    } else {
+      emit(tail);
+    }
+    thread().passes = {};
   }
 
   StepOp blank(Stream stream) const {
@@ -191,7 +269,7 @@ class Weaver {
     if (first && buffer == no_id) return;
     const OpId op = open(blank(Stream::compute), first ? "batch" : "receive_forward");
     if (buffer != no_id && out_.storages[buffer].bytes.count > 0) put(Do::alloc, op, buffer);
-    if (!first) put(Do::wait, op, event_id(now_.chunk - 1, now_.micro_batch, true));
+    if (!first) wait_for(now_.chunk - 1, true, op);
     read(op, buffer);
     put(Do::compute, op, op);
   }
@@ -201,54 +279,70 @@ class Weaver {
     check(buffer != no_id, "a chunk's gradient of its output is not there");
     const OpId op = open(blank(Stream::compute), "receive_backward");
     put(Do::alloc, op, buffer);
-    put(Do::wait, op, event_id(now_.chunk + 1, now_.micro_batch, false));
+    wait_for(now_.chunk + 1, false, op);
     read(op, buffer);
     put(Do::compute, op, op);
   }
 
+  /// The op starts when the other chunk's data has come.
+  void wait_for(std::size_t from, bool is_forward, OpId op) {
+    const std::uint32_t event = event_id(from, now_.micro_batch, is_forward);
+    const auto later = static_cast<std::size_t>(std::max(from, now_.chunk));
+    const int ranks = out_.ranks;
+    const bool turns = rank_of(later) == 0 && rank_of(later - 1) == ranks - 1;
+    if (transfers_.first_of_group_waits && turns && now_.micro_batch % ranks != 0) return;
+    put(Do::wait, op, event);
+  }
+
   /// Leaves when the compute stream has got here; on one rank nothing is sent.
-  OpId send(const std::string& name, bool is_forward, End what, Bytes bytes) {
+  OpId send(bool is_forward, StorageId sent) {
     const std::size_t to = is_forward ? now_.chunk + 1 : now_.chunk - 1;
+    const Bytes bytes = is_forward ? thread().chunk->output_bytes : thread().chunk->input_bytes;
+    const bool far = rank_of(to) != rank_of(now_.chunk);
     StepOp blank_op = blank(Stream::comm);
-    if (rank_of(to) != rank_of(now_.chunk)) {
+    if (far) {
       blank_op.time = transfers_.time + copy_duration(transfers_.bandwidth, bytes);
       blank_op.moved = bytes;
     }
-    const OpId op = open(blank_op, name);
-    const StorageId sent = made(what);
+    const OpId op = open(blank_op, is_forward ? "send_forward" : "send_backward");
+    const std::uint32_t event = event_id(now_.chunk, now_.micro_batch, is_forward);
     read(op, sent);
     put(Do::compute, op, op, Stream::comm);
-    put(Do::record, op, event_id(now_.chunk, now_.micro_batch, is_forward), Stream::comm);
-    if (is_forward && sent != no_id) {
-      const bool early = transfers_.free_outputs && !let_go_unsent_ && !read_in_backward(what);
-      if (early || let_go_unsent_) put(Do::free, op, sent, Stream::comm);
-      if (early) early_.push_back(sent);
-    }
+    put(Do::record, op, event, Stream::comm);
+    if (far && transfers_.blocking) put(Do::wait, op, event);
     return op;
   }
 
-  /// Of the chunk's own backward: then it cannot go early.
-  bool read_in_backward(End what) {
-    const Thread& t = thread();
-    const Piece& piece = t.cut.piece(instance().group, Part::backward);
-    const Step& step = t.chunk->step;
-    for (OpId op = piece.first_op; op < piece.first_op + piece.ops; ++op)
-      for (std::uint32_t r = step.ops[op].read_begin; r < step.ops[op].read_end; ++r)
-        if (t.cut.end(step.reads[r]) == what) return true;
-    return false;
+  void send_output() {
+    const StorageId sent = is_brief(now_.chunk) ? no_id : made(End::output);
+    const OpId op = send(true, sent);
+    if (sent == no_id) return;
+    const Cut& cut = thread().cut;
+    const std::uint32_t group = instance().group;
+    const bool is_read = cut.reads(group, Part::backward, End::output) || cut.reads(group, Part::weights, End::output);
+    const bool early = transfers_.free_outputs && !let_go_unsent_ && !is_read;
+    if (early || let_go_unsent_) put(Do::free, op, sent, Stream::comm);
+    if (early) early_.push_back(sent);
   }
 
   /// The gradient of the input goes to the chunk before, then what came from outside goes.
   void finish_backward() {
-    const Thread& t = thread();
-    Instance& own = instance();
     const StorageId gradient = made(End::input_gradient);
-    const OpId op = now_.chunk > 0 ? send("send_backward", false, End::input_gradient, t.chunk->input_bytes)
-                                   : static_cast<OpId>(out_.instructions.back().op);
+    const OpId op = now_.chunk > 0 ? send(false, gradient) : static_cast<OpId>(out_.instructions.back().op);
     if (gradient != no_id && out_.storages[gradient].bytes.count > 0)
       put(Do::free, op, gradient, now_.chunk > 0 ? Stream::comm : Stream::compute);
-    for (const StorageId id : {own.input, own.output_gradient})
-      if (id != no_id && out_.storages[id].bytes.count > 0) put(Do::free, op, id);
+    let_go_ends(false, op);
+  }
+
+  /// What came from outside: with the weights' pass where that reads it, else with the activations'.
+  void let_go_ends(bool of_weights, OpId op) {
+    Instance& own = instance();
+    const Cut& cut = thread().cut;
+    for (const End end : {End::input, End::output_gradient}) {
+      const StorageId id = end == End::input ? own.input : own.output_gradient;
+      if (id == no_id || out_.storages[id].bytes.count == 0) continue;
+      if (cut.reads(own.group, Part::weights, end) == of_weights) put(Do::free, op, id);
+    }
   }
 
   StorageId mapped(StorageId id) {
@@ -273,7 +367,7 @@ class Weaver {
         free(at.index, op);
       } else {
         check(at.what == Do::compute, "a chunk's Step holds copies or events");
-        if (t.cut.receives(at.op)) put(Do::wait, op, event_id(now_.chunk + 1, now_.micro_batch, false));
+        if (t.cut.receives(at.op)) wait_for(now_.chunk + 1, false, op);
         put_reads(step.ops[at.index], op);
         put(Do::compute, op, op);
       }
@@ -342,6 +436,7 @@ class Weaver {
   const std::vector<ChunkStep>& chunks_;
   const PipelineSchedule& schedule_;
   const Transfers& transfers_;
+  const std::optional<Shown> shown_;  // all ranks without one
   Step out_;
   std::vector<Thread> threads_;
   std::vector<std::uint32_t> events_;  // by chunk, direction and micro-batch, of the present step
@@ -355,11 +450,22 @@ class Weaver {
   int order_ = 0;               // of the pass among its chunk's forwards or backwards
 };
 
+Step woven(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
+           std::optional<Shown> shown, std::vector<OpId>* begins) {
+  check(!chunks.empty() && static_cast<int>(chunks.size()) == schedule.chunks(), "a schedule of other chunks");
+  return Weaver(chunks, schedule, transfers, std::move(shown)).weave(begins);
+}
+
 }  // namespace
 
-Step weave(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers) {
-  check(!chunks.empty() && static_cast<int>(chunks.size()) == schedule.chunks(), "a schedule of other chunks");
-  return Weaver(chunks, schedule, transfers).weave();
+Step weave(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
+           std::vector<OpId>* begins) {
+  return woven(chunks, schedule, transfers, std::nullopt, begins);
+}
+
+Step weave_rank(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
+                int rank, const Device& device, std::vector<OpId>* begins) {
+  return woven(chunks, schedule, transfers, Shown{rank, OpTimes(device)}, begins);
 }
 
 }  // namespace tidemark

@@ -31,19 +31,15 @@ Step lower_model(const Program& program, const Plan& plan, const Scenario& scena
   return lower(program, plan, scenario.training);
 }
 
-/// What the device's cuBLAS keeps; kernels of other devices have none.
-Bytes cublas_workspace(const Scenario& scenario) {
-  const std::string& kernels = scenario.training.profile.kernels;
-  if (!kernels.starts_with("cuda-") && kernels != "transformer-engine") return {};
-  const auto found = scenario.device.workspaces.find("cublas");
-  return found == scenario.device.workspaces.end() ? Bytes{} : found->second;
-}
-
 }  // namespace
 
 Plan plan_of(const Scenario& scenario, const Outline& outline) { return make_plan(scenario.policy, outline); }
 
 Step lower(const Scenario& scenario, const Plan& plan) {
+  if (scenario.pipeline) {
+    const StageChunks stages = lower_chunks(scenario);
+    return weave_stages(scenario, stages.chunks, stages.schedule, scenario.pipeline->stage);
+  }
   Step step = std::visit([&](const auto& model) { return lower_model(model, plan, scenario); }, scenario.model);
   keep_cublas_workspace(step, cublas_workspace(scenario));
   return step;
@@ -63,21 +59,51 @@ Step lower(const Scenario& scenario, const Program& program, const Plan& plan, s
   return step;
 }
 
+namespace {
+
+void take(Allocation allocation, Run& run) {
+  run.timeline = std::move(allocation.timeline);
+  run.findings = std::move(allocation.findings);
+  run.arena = std::move(allocation.arena);
+  run.notes = std::move(allocation.notes);
+}
+
+Run run_model(const Scenario& scenario, const Plan& plan) {
+  Run out;
+  out.step = lower(scenario, plan);
+  take(simulate_with_allocator(scenario, out.step), out);
+  return out;
+}
+
+Run run_pipeline(const Scenario& scenario) {
+  const std::optional<int> stage = scenario.pipeline->stage;
+  const StageChunks stages = lower_chunks(scenario);
+  StagesRun shown = run_stages(scenario, stages, stage, true);
+  Timeline& timeline = shown.allocation.timeline;
+  std::vector<Moment> peaks = peaks_by_rank(shown.step, timeline);
+  const auto others = [&](std::size_t other) {
+    if (static_cast<int>(other) == *stage) return;
+    const StagesRun run = run_stages(scenario, stages, static_cast<int>(other), false);
+    peaks[other] = peaks_by_rank(run.step, run.allocation.timeline)[other];
+  };
+  if (stage) in_parallel(peaks.size(), others);
+  Run out;
+  out.pipeline = pipeline_figures(shown.step, timeline.ops, std::move(peaks), std::move(shown.stands_for));
+  if (stage) hide_other_ranks(shown.step, *stage, timeline.ops);
+  take(std::move(shown.allocation), out);
+  out.step = std::move(shown.step);
+  return out;
+}
+
+}  // namespace
+
 Run run(const Scenario& scenario) {
   try {
-    Run result;
-    result.outline = outline(scenario);
-    result.plan = plan_of(scenario, result.outline);
-    result.step = scenario.pipeline ? lower_stages(scenario) : lower(scenario, result.plan);
-    Allocation allocation = simulate_with_allocator(scenario, result.step);
-    result.timeline = std::move(allocation.timeline);
-    result.findings = std::move(allocation.findings);
-    result.arena = std::move(allocation.arena);
-    result.notes = std::move(allocation.notes);
-    if (!scenario.pipeline) return result;
-    result.pipeline = pipeline_figures(result.step, result.timeline);
-    if (const auto stage = scenario.pipeline->stage)
-      result.timeline = view_of_rank(result.step, result.timeline, *stage);
+    Outline whole = outline(scenario);
+    Plan plan = plan_of(scenario, whole);
+    Run result = scenario.pipeline ? run_pipeline(scenario) : run_model(scenario, plan);
+    result.outline = std::move(whole);
+    result.plan = std::move(plan);
     return result;
   } catch (const InputError& error) {
     if (!error.where().file.empty() || scenario.file.empty()) throw;

@@ -1,11 +1,19 @@
 #include "tidemark/study/stages.hpp"
 
+#include <oneapi/tbb/parallel_for.h>
+
+#include <exception>
+#include <numeric>
 #include <string>
 #include <variant>
 
+#include "tidemark/engine/simulate.hpp"
+#include "tidemark/plan/schedule_fold.hpp"
 #include "tidemark/step/kernel.hpp"
 #include "tidemark/step/lower_pipeline.hpp"
 #include "tidemark/step/op_times.hpp"
+#include "tidemark/step/workspaces.hpp"
+#include "tidemark/study/steady_schedule.hpp"
 
 namespace tidemark {
 namespace {
@@ -17,22 +25,49 @@ PipelineSchedule schedule_without_costs(const PipelineSettings& pipeline) {
   return make_schedule(name, pipeline.stages, pipeline.chunks_per_stage, pipeline.micro_batches);
 }
 
-/// What a searched schedule asks of a chunk: times and saved bytes of its first micro-batch.
-PassCosts costs_of(const ChunkStep& chunk, const LayerGraph& part, const Device& device) {
+enum class PassPart : std::uint8_t { forward, backward, weights };
+
+PassPart part_of(const ChunkStep& chunk, OpId id, std::size_t group) {
+  const Phase phase = chunk.step.ops[id].phase;
+  if (phase == Phase::forward || (phase == Phase::loss && !chunk.loss_runs_backward)) return PassPart::forward;
+  const bool late = !chunk.weights_begin.empty() && id >= chunk.weights_begin[group];
+  return late ? PassPart::weights : PassPart::backward;
+}
+
+/// What a searched schedule asks of a chunk: times, and bytes that its passes leave, of the micro-batch that stands for
+/// all but the first.
+PassCosts costs_of(const ChunkStep& chunk, const Device& device) {
   PassCosts costs;
   const OpTimes times(device);
+  const auto group = static_cast<std::size_t>(chunk.pieces - 1);
+  const auto counts = [&](const StepOp& op) {
+    return op.step == 0 && op.micro_batch == chunk.pieces - 1 && op.phase != Phase::optimizer;
+  };
   for (OpId id = 0; id < chunk.step.ops.size(); ++id) {
-    const StepOp& op = chunk.step.ops[id];
-    if (op.step > 0) break;
-    const bool weights = !chunk.weights_begin.empty() && id >= chunk.weights_begin.front();
-    Nanos& pass = op.phase == Phase::forward ? costs.forward : weights ? costs.backward_weight : costs.backward_input;
-    pass += times.of(op);
+    if (!counts(chunk.step.ops[id])) continue;
+    const PassPart part = part_of(chunk, id, group);
+    (part == PassPart::forward    ? costs.forward
+     : part == PassPart::backward ? costs.backward_input
+                                  : costs.backward_weight) += times.of(chunk.step.ops[id]);
   }
+  for (const Instruction& at : chunk.step.instructions) {
+    if (!counts(chunk.step.ops[at.op]) || (at.what != Do::alloc && at.what != Do::free)) continue;
+    const PassPart part = part_of(chunk, at.op, group);
+    const Bytes bytes = chunk.step.storages[at.index].bytes;
+    const Bytes change = at.what == Do::alloc ? bytes : Bytes{} - bytes;
+    if (part == PassPart::forward) costs.saved += change;
+    if (part == PassPart::backward) costs.freed_by_input -= change;
+  }
+  return costs;
+}
+
+/// A chain says itself what its layers save; gradients that they add up count with none.
+void add_saved(const LayerGraph& part, PassCosts& costs) {
+  costs.saved = costs.freed_by_input = {};
   for (const LayerCost& layer : part.layers) {
     costs.saved += layer.layer_activation;
     costs.freed_by_input += layer.layer_activation - layer.weight_activation;
   }
-  return costs;
 }
 
 /// Lowers one chunk, of `count` layers from `first` on.
@@ -40,22 +75,24 @@ class ChunkLowering {
  public:
   explicit ChunkLowering(const Scenario& scenario) : scenario_(scenario), kernels_(scenario.training.profile.kernels) {}
 
-  ChunkStep lower(std::int32_t first, std::int32_t count, const Policy& policy) {
+  ChunkStep lower(std::int32_t first, std::int32_t count, const Policy& policy, PassCosts& costs) const {
+    const bool splits = scenario_.pipeline->splits_backward();
     if (const auto* chain = std::get_if<LayerGraph>(&scenario_.model)) {
       const LayerGraph part = part_of_chain(*chain, first, count);
       const Plan plan = make_plan(policy, outline(part));
-      ChunkStep out = lower_chunk(part, plan, scenario_.training.loop.steps, scenario_.pipeline->splits_backward());
-      costs.push_back(costs_of(out, part, scenario_.device));
+      ChunkStep out = lower_chunk(part, plan, scenario_.training.loop.steps, splits);
+      costs = costs_of(out, scenario_.device);
+      add_saved(part, costs);
       return out;
     }
     const auto& spec = std::get<TransformerSpec>(scenario_.model);
     Training training = scenario_.training;
     training.batch.accumulate = scenario_.pipeline->micro_batches;
     const TransformerChunk chunk = make_transformer_chunk(spec, training, {first, count});
-    return lower_chunk(chunk, make_plan(policy, outline(chunk.program, kernels_)), training);
+    ChunkStep out = lower_chunk(chunk, make_plan(policy, outline(chunk.program, kernels_)), training, splits);
+    costs = costs_of(out, scenario_.device);
+    return out;
   }
-
-  std::vector<PassCosts> costs;  // of a chain's chunks
 
  private:
   const Scenario& scenario_;
@@ -64,23 +101,105 @@ class ChunkLowering {
 
 }  // namespace
 
-Step lower_stages(const Scenario& scenario) {
+Bytes cublas_workspace(const Scenario& scenario) {
+  const std::string& kernels = scenario.training.profile.kernels;
+  if (!kernels.starts_with("cuda-") && kernels != "transformer-engine") return {};
+  const auto found = scenario.device.workspaces.find("cublas");
+  return found == scenario.device.workspaces.end() ? Bytes{} : found->second;
+}
+
+StageChunks lower_chunks(const Scenario& scenario) {
   const PipelineSettings& pipeline = *scenario.pipeline;
-  PipelineSchedule schedule = schedule_without_costs(pipeline);
-  std::vector<ChunkStep> chunks;
-  ChunkLowering lowering(scenario);
-  std::int32_t first = 0;
-  for (std::size_t c = 0; c < pipeline.layers_per_chunk.size(); ++c) {
-    const auto stage = static_cast<std::size_t>(schedule.rank_of_chunk[c]);
+  StageChunks out{.chunks = {}, .schedule = schedule_without_costs(pipeline)};
+  const std::size_t count = pipeline.layers_per_chunk.size();
+  std::vector<std::int32_t> first(count);
+  std::exclusive_scan(pipeline.layers_per_chunk.begin(), pipeline.layers_per_chunk.end(), first.begin(), 0);
+  std::vector<PassCosts> costs(count);
+  out.chunks.resize(count);
+  const ChunkLowering lowering(scenario);
+  in_parallel(count, [&](std::size_t c) {
+    const auto stage = static_cast<std::size_t>(out.schedule.rank_of_chunk[c]);
     const Policy& policy = pipeline.policies.empty() ? scenario.policy : pipeline.policies[stage];
-    chunks.push_back(lowering.lower(first, pipeline.layers_per_chunk[c], policy));
-    first += pipeline.layers_per_chunk[c];
-  }
+    out.chunks[c] = lowering.lower(first[c], pipeline.layers_per_chunk[c], policy, costs[c]);
+  });
   if (is_searched(pipeline.schedule))
-    schedule = make_schedule(
-        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, lowering.costs,
-        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, chunks.front().output_bytes));
-  return weave(chunks, schedule, pipeline.transfers);
+    out.schedule = make_schedule(
+        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
+        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, out.chunks.front().output_bytes));
+  return out;
+}
+
+Step weave_stages(const Scenario& scenario, const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule,
+                  std::optional<int> stage, std::vector<OpId>* begins) {
+  const Transfers& transfers = scenario.pipeline->transfers;
+  Step step = stage ? weave_rank(chunks, schedule, transfers, *stage, scenario.device, begins)
+                    : weave(chunks, schedule, transfers, begins);
+  keep_cublas_workspace(step, cublas_workspace(scenario));
+  return step;
+}
+
+namespace {
+
+/// Tries ever more of the schedule. Nothing where it does not come to repeat.
+std::optional<StagesRun> run_folded(const Scenario& scenario, const StageChunks& stages, std::optional<int> stage) {
+  FoldSize size{.before = 4};
+  for (;;) {
+    const std::optional<ScheduleFold> folded = fold(stages.schedule, size);
+    if (!folded) return std::nullopt;
+    std::vector<OpId> begins;
+    StagesRun out{.step = weave_stages(scenario, stages.chunks, folded->schedule, stage, &begins),
+                  .allocation = {},
+                  .stands_for = {}};
+    Timeline& timeline = out.allocation.timeline = simulate(out.step, scenario.device);
+    const std::optional<PeriodCycle> cycle = find_cycle(out.step, timeline, *folded, begins);
+    const PeakLives lives = lives_at_peak(out.step, timeline, *folded, begins);
+    if (!cycle || lives == PeakLives::die_behind) {
+      size.before *= 2;
+    } else if (lives == PeakLives::born_before) {
+      size.behind *= 2;
+    } else if (folded->left_out % cycle->periods != 0) {
+      size.cycle = cycle->periods;
+    } else {
+      out.stands_for = stands_for(out.step, *folded, begins, *cycle);
+      unfold(*folded, begins, *cycle, out.step, timeline);
+      out.step.in_flight = most_in_flight(stages.schedule);
+      out.allocation.notes.push_back("steady: " + std::to_string(folded->schedule.micro_batches) + " of " +
+                                     std::to_string(stages.schedule.micro_batches) +
+                                     " micro-batches are simulated; the others repeat them exactly");
+      return out;
+    }
+  }
+}
+
+}  // namespace
+
+StagesRun run_stages(const Scenario& scenario, const StageChunks& stages, std::optional<int> stage,
+                     bool with_allocator) {
+  const bool steady = scenario.pipeline->steady;
+  if (steady)
+    if (std::optional<StagesRun> folded = run_folded(scenario, stages, stage)) return std::move(*folded);
+  StagesRun out{
+      .step = weave_stages(scenario, stages.chunks, stages.schedule, stage), .allocation = {}, .stands_for = {}};
+  if (with_allocator)
+    out.allocation = simulate_with_allocator(scenario, out.step);
+  else
+    out.allocation.timeline = simulate(out.step, scenario.device);
+  if (steady)
+    out.allocation.notes.emplace_back("steady: this schedule does not come to repeat itself; all of it is simulated");
+  return out;
+}
+
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& f) {
+  std::vector<std::exception_ptr> failures(count);
+  tbb::parallel_for(std::size_t{0}, count, [&](std::size_t i) {
+    try {
+      f(i);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace tidemark

@@ -114,6 +114,63 @@ TEST_CASE("weave: every schedule is a timeline that can have happened") {
       }
 }
 
+/// What one rank of a run did: "12 +saved0 10 F1" a line, and all stages' figures.
+Rows of_rank(const Run& result, std::int16_t rank) {
+  Rows out;
+  for (const MemoryEvent& event : result.timeline.events) {
+    const StepStorage& storage = result.step.storages[event.storage];
+    if (storage.rank != rank) continue;
+    out.push_back(to_string(event.time) + (event.is_alloc() ? " +" : " -") + result.step.names[storage.name] + " " +
+                  to_string(event.live) + " " +
+                  (event.op() == no_id ? "" : result.step.names[result.step.ops[event.op()].name]));
+  }
+  for (const StageFigures& stage : result.pipeline->stages)
+    out.push_back(to_string(stage.peak.bytes) + " " + stage.peak.op + " " + to_string(stage.peak.time) + " " +
+                  std::to_string(stage.in_flight) + " " + to_string(stage.span) + " " + to_string(stage.busy));
+  out.push_back(to_string(result.timeline.end));
+  return out;
+}
+
+const std::string small_transformer =
+    "model: {family: transformer, model_type: gpt2, layers: 8, hidden: 32, heads: 2, ffn_hidden: 64, vocab: 100, "
+    "max_positions: 16, attention: eager}\nbatch: {size: 2, sequence: 16}\noptimizer: adamw\n"
+    "device: {flops: {float32: 1 GFLOP/s}, memory_bandwidth: 1 GB/s, launch_time: 1 us}\n";
+
+TEST_CASE("weave: one rank's view is that rank among all") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_1p", "zb_2p", "zb_v"})
+    for (const bool is_chain : {true, false})
+      for (const std::string more : {"", ", blocking_transfers: true"}) {
+        CAPTURE(schedule);
+        CAPTURE(is_chain);
+        CAPTURE(more);
+        const bool two = schedule == "interleaved" || schedule == "zb_v";
+        const std::string model =
+            is_chain ? "model: {family: chain, layers: 8, layer_activation: 10 B, weight_activation: 4 B, "
+                       "boundary: 2 B, gradient: 3 B, forward_time: 7 ns, backward_time: 13 ns, weight_time: 6 ns}\n"
+                     : small_transformer;
+        const std::string parallel = "parallel: {pipeline: 4, virtual: " + std::string(two ? "2" : "1") +
+                                     ", schedule: " + schedule + ", micro_batches: 8, transfer_time: 2 ns" + more;
+        const Run all = run(parse_scenario(model + parallel + "}\n", "t.yaml"));
+        const std::optional<Violation> violation = referee(all.step, all.timeline);
+        CHECK((violation ? violation->message : "") == "");
+        for (std::int16_t stage = 0; stage < 4; ++stage) {
+          const Run one = run(parse_scenario(model + parallel + ", stage: " + std::to_string(stage) + "}\n", "t.yaml"));
+          CHECK(of_rank(one, stage) == of_rank(all, stage));
+        }
+      }
+}
+
+TEST_CASE("weave: blocking transfers are waited for by who sends") {
+  const Run result = run_chain(two_layers, "pipeline: 2, transfer_time: 5 ns, blocking_transfers: true");
+  // As above; rank 1 starts its backward at 25 and has ended all when its gradient has been sent.
+  CHECK(result.timeline.end == Nanos{70});
+  const Run more =
+      run_chain(two_layers, "pipeline: 2, micro_batches: 2, transfer_time: 5 ns, blocking_transfers: true");
+  const Run fewer = run_chain(two_layers, "pipeline: 2, micro_batches: 2, transfer_time: 5 ns");
+  // Rank 1 waits 5 for its first gradient before its second forward; that forward's data came long before.
+  CHECK(more.timeline.end - fewer.timeline.end == Nanos{5});
+}
+
 TEST_CASE("weave: parameters' gradients are made once a step") {
   LayerGraph chain;
   chain.is_chain = true;

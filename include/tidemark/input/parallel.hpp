@@ -24,6 +24,7 @@ struct PipelineSettings {
   Transfers transfers;
   std::vector<Policy> policies;  // by stage; empty: the scenario's for all
   std::optional<int> stage;      // that results show; all without one
+  bool steady = false;           // what only repeats of the schedule is not simulated
 
   int chunks() const { return stages * chunks_per_stage; }
   /// Does a stage run the backwards of activations and of weights apart?
@@ -32,10 +33,9 @@ struct PipelineSettings {
 
 /// What `parallel` needs to know of the scenario around it.
 struct PipelinedModel {
-  std::int64_t layers = 0;         // that chunks are cut from
-  bool has_weight_passes = false;  // a backward that can be split
-  int micro_batches = 1;           // `batch.accumulate`
-  bool frees_outputs = false;      // Megatron-LM's loop does
+  std::int64_t layers = 0;     // that chunks are cut from
+  int micro_batches = 1;       // `batch.accumulate`
+  bool frees_outputs = false;  // Megatron-LM's loop does
 };
 
 /// `parallel`; nothing when it asks for one device. Throws InputError, with the place,

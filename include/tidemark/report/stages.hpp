@@ -1,6 +1,7 @@
 /// Which stage of a pipeline is the worst, when, and how much of its time does it wait?
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -22,12 +23,23 @@ struct PipelineFigures {
   std::size_t worst = 0;             // the first stage that reaches the highest peak
   /// The part of the longest span that its stage waits: Qi et al. 2024, table 5.
   std::optional<double> bubble_rate;
+  /// By op: for how many of the whole run it stands, where repeating periods were left out; else empty.
+  std::vector<std::int32_t> stands_for;
 };
 
-/// Linear in events and ops. `step` must be a pipeline's.
-PipelineFigures pipeline_figures(const Step& step, const Timeline& timeline);
+/// Of an op; 1 where nothing was left out.
+inline std::int64_t times(const std::vector<std::int32_t>& stands_for, std::size_t op) {
+  return stands_for.empty() ? 1 : stands_for[op];
+}
 
-/// Only what the rank did: the other ranks' events and ops are as if they had never run.
-Timeline view_of_rank(const Step& step, const Timeline& timeline, int rank);
+/// By rank: the first highest moment.
+std::vector<Moment> peaks_by_rank(const Step& step, const Timeline& timeline);
+
+/// Linear in ops. `step` must be a pipeline's, `spans` those of all its ops; `peaks` by rank.
+PipelineFigures pipeline_figures(const Step& step, const std::vector<OpSpan>& spans, std::vector<Moment> peaks,
+                                 std::vector<std::int32_t> stands_for);
+
+/// Only what the rank did: the other ranks' ops are as if they had never run.
+void hide_other_ranks(const Step& step, int rank, std::vector<OpSpan>& spans);
 
 }  // namespace tidemark

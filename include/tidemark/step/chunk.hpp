@@ -16,10 +16,11 @@ struct ChunkStep {
   std::string input;   // read by the first layer: received, or the batch
   std::string output;  // of the last layer: sent; may be freed once it has gone
   std::string input_gradient;
-  std::string output_gradient;           // given from outside; "" where the loss makes it
-  Bytes input_bytes, output_bytes;       // of a transfer
-  bool loss_runs_backward = false;       // a chain's loss makes the gradient; a program's is a part of its forward
-  std::vector<OpId> weights_begin = {};  // by step: from this op on backward is of weights; empty: not split
+  std::string output_gradient;      // given from outside; "" where the loss makes it
+  Bytes input_bytes, output_bytes;  // of a transfer
+  bool loss_runs_backward = false;  // a chain's loss makes the gradient; a program's is a part of its forward
+  /// By step and micro-batch (of the pieces): from this op on its backward is of weights; empty: not split.
+  std::vector<OpId> weights_begin = {};
 };
 
 }  // namespace tidemark

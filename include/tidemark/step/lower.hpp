@@ -18,6 +18,12 @@ namespace tidemark {
 /// with its micro-batch.
 Step lower(const Program& program, const Plan& plan, const Training& training, TensorId received = -1);
 
+/// The same with the products that make weights' gradients behind the rest of each micro-batch's backward: what they
+/// need, their input and the gradient of their output, is held until then. `weights_begin` gets, by step and
+/// micro-batch, the first op of those. Throws InputError under reentrant checkpointing.
+Step lower_split(const Program& program, const Plan& plan, const Training& training, TensorId received,
+                 std::vector<OpId>& weights_begin);
+
 /// What a Step issues for one layer before it turns to another. Layer -1: between micro-batches, and the optimizer.
 struct StepPart {
   enum class What : std::uint8_t {

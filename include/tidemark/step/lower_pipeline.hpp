@@ -19,7 +19,8 @@ LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32
 /// its own time and what it still needs. Throws InputError where a plan does not fit.
 ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool splits);
 
-/// A transformer's chunk under its plan. `training.batch.accumulate` is the micro-batches of a step.
-ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training);
+/// A transformer's chunk under its plan. `training.batch.accumulate` is the micro-batches of a step; with `splits`, the
+/// gradients of products' weights come behind the rest.
+ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training training, bool splits);
 
 }  // namespace tidemark

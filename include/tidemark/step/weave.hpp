@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "tidemark/base/device.hpp"
 #include "tidemark/base/units.hpp"
 #include "tidemark/plan/pipeline_schedule.hpp"
 #include "tidemark/step/chunk.hpp"
@@ -19,11 +20,21 @@ struct Transfers {
   Nanos time;                 // of each
   double bandwidth = 0;       // B/s; 0 is not given
   bool free_outputs = false;  // Megatron's deallocate_pipeline_outputs
+  bool blocking = false;      // a rank computes nothing while it sends: Megatron waits for each exchange
+  /// Of micro-batches that turn from the last rank to the first one's next chunk, and back, the first of each group
+  /// alone waits for its data. So the authors of zero-bubble schedules count interleaved 1F1B.
+  bool first_of_group_waits = false;
   friend bool operator==(const Transfers&, const Transfers&) = default;
 };
 
-/// `schedule` must be checked. Throws InputError where micro-batches run backward in another order than forward and the
-/// first differs from the others.
-Step weave(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers);
+/// `schedule` must be checked. `begins` gets, by step and rank, the first op of each pass of the rank's list and of
+/// what ends its step. Throws InputError where micro-batches run backward in another order than forward and the first
+/// differs from the others.
+Step weave(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
+           std::vector<OpId>* begins = nullptr);
+/// The same for one rank's sake: a pass of any other rank is one op, without memory, that takes as long on the device.
+/// What the rank does, and when, is the same.
+Step weave_rank(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
+                int rank, const Device& device, std::vector<OpId>* begins = nullptr);
 
 }  // namespace tidemark

@@ -30,7 +30,7 @@ struct Run {
 
 /// What the scenario's policy decides about its model.
 Plan plan_of(const Scenario& scenario, const Outline& outline);
-/// Lowers the scenario's model, on one device, under a plan.
+/// Lowers the scenario's model under a plan; a pipeline's stages under their policies.
 Step lower(const Scenario& scenario, const Plan& plan);
 /// The same of a program made for the scenario, and the Step's parts.
 Step lower(const Scenario& scenario, const Program& program, const Plan& plan, std::vector<StepPart>& parts);

@@ -14,8 +14,8 @@ from harness import ROOT, Tally, run
 
 VALIDATE = ROOT / "tools/validate"
 # All but qwen and litgpt, whose steps take a minute of processor time in a build without optimization.
-QUICK = [word for name in ("megatron-ci", "megatron-births", "llmc-cpu", "llmc-gpu", "lomo", "fms", "liger", "bert-large",
-                           "orders") for word in ("--table", name)]
+QUICK = [word for name in ("megatron-ci", "megatron-births", "llmc-cpu", "llmc-gpu", "lomo", "fms", "liger",
+                           "bert-large", "orders") for word in ("--table", name)]
 
 
 def main():

@@ -6,7 +6,8 @@ from cases import Case, Table, all_of, each_within, median_within
 
 GB = 10**9
 LORA_RANK, CHUNK = 8, 128  # finetune/lora.py: rank of q and of v; rows of a product of the head
-# layers, width, heads, inside, padded vocabulary, gated and serial (Llama) or not (GPT-NeoX), norms a block, rotated part
+# layers, width, heads, inside, padded vocabulary, gated and serial (Llama) or not (GPT-NeoX), norms a block, the part
+# of a head that is rotated
 MODELS = {"Llama 2 7B": (32, 4096, 32, 11008, 32000, True, 2, 1.0),
           "Llama 2 13B": (40, 5120, 40, 13824, 32000, True, 2, 1.0),
           "StableLM Alpha 3B": (16, 4096, 32, 16384, 50688, False, 2, 0.25),
@@ -167,5 +168,5 @@ def cases(rows):
                    lambda result: result.allocated_peak / GB)
 
 
-TABLES = [Table("litgpt", "LitGPT's resource tables: LoRA on one A100", "median 6 %, no row above 10 %", "litgpt_lora.csv",
-                cases, all_of(median_within(0.06), each_within(0.1)), unit="GB")]
+TABLES = [Table("litgpt", "LitGPT's resource tables: LoRA on one A100", "median 6 %, no row above 10 %",
+                "litgpt_lora.csv", cases, all_of(median_within(0.06), each_within(0.1)), unit="GB")]

@@ -27,7 +27,7 @@ def scenario(row):
     out["lora"] = {"rank": 64, "targets": ["qkv_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], "dropout": 0.05}
     if row["method"] == "LoRA (emb)":
         out["lora"]["trained"] = ["tokens", "lm_head"]
-    if row["method"] == "Q-LoRA":  # DeepSpeed's fp16 engine: all in fp16 without autocast, its fused Adam on fp32 copies
+    if row["method"] == "Q-LoRA":  # DeepSpeed's fp16 engine: no autocast, its fused Adam on fp32 copies
         out["dtype"] = {"parameters": "float16", "compute": "float16", "master": "float32"}
         out["lora"]["dtype"] = "float16"
         out["optimizer"] = {"kind": "adamw", "fused": True}

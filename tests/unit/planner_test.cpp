@@ -122,6 +122,34 @@ Scenario trap() {
   return scenario;
 }
 
+/// A chain of which every third layer reads past the one before it too.
+Scenario branches() {
+  Scenario scenario = chain(7);
+  scenario.family = "graph";
+  scenario.convention = Convention::framework;
+  auto& graph = std::get<LayerGraph>(scenario.model);
+  graph.is_chain = false;
+  for (std::size_t i = 3; i < graph.layers.size(); i += 3)
+    graph.layers[i].inputs = {static_cast<std::int32_t>(i) - 2, static_cast<std::int32_t>(i) - 1};
+  return scenario;
+}
+
+Scenario mlp() {
+  return parse_scenario("model: {family: mlp, layers: 5, rows: 8, width: 4, hidden: 16}\noptimizer: {kind: adamw}\n", "t.yaml");
+}
+
+/// Ops by hand: two blocks with a sum past them.
+Scenario residual() { return read_scenario("scenarios/program-mlp.yaml"); }
+
+Scenario of_steps(Scenario scenario, int steps) {
+  scenario.training.loop.steps = steps;
+  return scenario;
+}
+Scenario as_log(Scenario scenario) {
+  scenario.convention = Convention::dtr;
+  return scenario;
+}
+
 Scenario whole_step() {
   LayerGraph graph;
   graph.is_whole_step = true;

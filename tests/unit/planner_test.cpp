@@ -215,7 +215,7 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
 
 TEST_CASE("planners: a whole step where nothing fits ends, and names the op that binds") {
   for (const int steps : {1, 3})
-    for (const std::string& method : {"checkmate", "search", "dtr"}) {
+    for (const std::string method : {"checkmate", "search", "dtr"}) {
       CAPTURE(steps);
       CAPTURE(method);
       Scenario scenario = whole_step();

@@ -1,7 +1,10 @@
 // How long do the planners take, and how far is what they find from what is proven?
 //
-//   per_split      of rotor's table of L^2 / 2 x 500 cells, each the least of up to L splits
-//   commands/s     log entries that online eviction runs under half the memory
+//   sums           rotor: our time in units of the same number of least-of-sums over arrays that stay in the cache, on
+//                  one core (1: as fast as that)
+//   writes         revolve: our time in units of writing the sequence's text alone
+//   commands/s     log entries that online eviction runs under half the memory; runs and evictions are moves/s
+//   replays        online eviction: our time in units of replaying the schedule that it chose
 //   gap_percent    cost above the bound: of the integer program after half a second, of the search in a minute
 #include <benchmark/benchmark.h>
 
@@ -10,6 +13,8 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "tidemark/study/checkmate.hpp"
 #include "tidemark/study/dag_bound.hpp"
@@ -41,18 +46,52 @@ ChainCosts chain(int stages) {
   return out;
 }
 
+/// Seconds that one call takes, of many.
+template <class Work>
+double seconds_of(const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  int calls = 0;
+  do {
+    work();
+    ++calls;
+  } while (Clock::now() - begin < std::chrono::milliseconds(200));
+  return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+}
+
+/// A counter of our time in units of `baseline` seconds.
+benchmark::Counter in_units_of(double baseline) {
+  return {baseline, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert};
+}
+
 void rotor_500_slots(benchmark::State& state) {
   const auto stages = static_cast<int>(state.range(0));
   const ChainCosts costs = chain(stages);
+  std::vector<std::uint32_t> a(500, 1), b(500, 2), least(500, 100);
+  const double sums = seconds_of([&] {
+    for (std::size_t m = 0; m < least.size(); ++m) least[m] = std::min(least[m], 3 + a[m] + b[m]);
+    benchmark::DoNotOptimize(least.data());
+    benchmark::ClobberMemory();
+  });
   for (auto _ : state) benchmark::DoNotOptimize(rotor(costs, 500, RotorVariant::tight));
-  const double splits = static_cast<double>(stages) * stages * stages / 6 * 500;
-  state.counters["per_split"] =
-      benchmark::Counter(splits, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["sums"] = in_units_of(sums * stages * stages * stages / 6);
 }
 BENCHMARK(rotor_500_slots)->Arg(50)->Arg(100)->Arg(200)->Arg(500)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void revolve_schedule(benchmark::State& state) {
+  const std::string made = revolve_sequence(state.range(0), 50);
+  const double writes = seconds_of([&] {
+    std::string out;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < made.size(); ++i)
+      if (made[i] == ' ') {
+        out.append(made, begin, i - begin);
+        begin = i;
+      }
+    benchmark::DoNotOptimize(out.data());
+  });
   for (auto _ : state) benchmark::DoNotOptimize(revolve_sequence(state.range(0), 50));
+  state.counters["writes"] = in_units_of(writes);
 }
 BENCHMARK(revolve_schedule)->Arg(100'000)->Unit(benchmark::kMillisecond);
 
@@ -74,14 +113,35 @@ Dag unit_chain(int layers) {
   return dag;
 }
 
+/// The same with values and costs of all sizes, so that scores differ.
+Dag mixed_chain(int layers) {
+  Dag dag = unit_chain(layers);
+  std::mt19937_64 random(1);
+  for (std::int64_t& bytes : dag.bytes) bytes = 1 + static_cast<std::int64_t>(random() % 64);
+  for (std::int64_t& cost : dag.cost) cost = 1 + static_cast<std::int64_t>(random() % 64);
+  return dag;
+}
+
+/// As `tidemark plan --method dtr` runs it: thrashing ends at ten times the step's cost.
 void online_eviction(benchmark::State& state) {
-  const Dag dag = unit_chain(500);
+  const Dag dag = mixed_chain(500);
   const DtrLog log = dtr_log(dag);
   const auto heuristic = static_cast<DtrHeuristic>(state.range(0));
-  state.SetLabel(heuristic_names()[static_cast<std::size_t>(state.range(0))]);
-  for (auto _ : state) benchmark::DoNotOptimize(run_dtr(log, 250, heuristic, 1'000'000));
-  state.counters["commands/s"] =
-      benchmark::Counter(static_cast<double>(log.commands.size()), benchmark::Counter::kIsIterationInvariantRate);
+  std::vector<std::int32_t> order(dag.cost.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t budget = measure(dag, order)->peak / 2;
+  const DtrRun run = run_dtr(log, budget, heuristic, 10 * dag.total());
+  state.SetLabel(heuristic_names()[static_cast<std::size_t>(state.range(0))] +
+                 (run.end == DtrRun::End::ok ? "" : ", thrashing"));
+  for (auto _ : state) benchmark::DoNotOptimize(run_dtr(log, budget, heuristic, 10 * dag.total()));
+  const auto rate = [](std::size_t of) {
+    return benchmark::Counter(static_cast<double>(of), benchmark::Counter::kIsIterationInvariantRate);
+  };
+  state.counters["commands/s"] = rate(log.commands.size());
+  state.counters["moves/s"] = rate(run.moves.size());
+  if (run.end != DtrRun::End::ok) return;
+  const DagSchedule schedule = dtr_schedule(run, dag);
+  state.counters["replays"] = in_units_of(seconds_of([&] { benchmark::DoNotOptimize(measure(dag, schedule.moves)); }));
 }
 BENCHMARK(online_eviction)->DenseRange(0, 5)->Unit(benchmark::kMillisecond);
 

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tidemark/base/errors.hpp"
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
@@ -135,7 +137,8 @@ Scenario branches() {
 }
 
 Scenario mlp() {
-  return parse_scenario("model: {family: mlp, layers: 5, rows: 8, width: 4, hidden: 16}\noptimizer: {kind: adamw}\n", "t.yaml");
+  return parse_scenario("model: {family: mlp, layers: 5, rows: 8, width: 4, hidden: 16}\noptimizer: {kind: adamw}\n",
+                        "t.yaml");
 }
 
 /// Ops by hand: two blocks with a sum past them.
@@ -194,7 +197,9 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
           continue;  // the method does not take the model, or this build has no solver
         }
         if (!answer->best) {
-          CHECK(answer->nearest.peak > budget);
+          const bool elsewhere =
+              std::ranges::find(answer->notes, "other methods have plans that fit: try auto") != answer->notes.end();
+          CHECK((answer->nearest.peak > budget) != elsewhere);
           CHECK(!answer->nearest.alive.empty());
           continue;
         }
@@ -210,7 +215,25 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
         CHECK(!referee(result.step, result.timeline));
         CHECK(answer->bound.time <= answer->best->cost.time);
       }
-  CHECK(planned > 20);
+  CHECK(planned > 60);
+}
+
+TEST_CASE("planners: where nothing fits, every method of chains names the same least budget and what binds there") {
+  for (const std::string& method : plan_methods()) {
+    CAPTURE(method);
+    PlanAnswer answer;
+    try {
+      answer = find_plan(chain(4), Bytes{30}, {.method = method});
+    } catch (const InputError&) {
+      continue;  // the method does not take chains
+    }
+    CHECK(!answer.best);
+    CHECK(answer.nearest.peak.count == find_plan(chain(4), Bytes{30}, {.method = "uniform"}).nearest.peak.count);
+    CHECK(!answer.nearest.op.empty());
+    std::int64_t alive = 0;
+    for (const auto& [name, bytes] : answer.nearest.alive) alive += bytes.count;
+    CHECK(alive == answer.nearest.peak.count);
+  }
 }
 
 TEST_CASE("planners: a whole step where nothing fits ends, and names the op that binds") {

@@ -1,15 +1,18 @@
 // How long do the planners take, and how far is what they find from what is proven?
 //
+//   cpu_s          rotor: CPU seconds of all threads
 //   sums           rotor: our time in units of the same number of least-of-sums over arrays that stay in the cache, on
 //                  one core (1: as fast as that)
 //   writes         revolve: our time in units of writing the sequence's text alone
 //   commands/s     log entries that online eviction runs under half the memory; runs and evictions are moves/s
 //   replays        online eviction: our time in units of replaying the schedule that it chose
+//   of_cbc         search: our CPU time in that of the integer program; gap_percent is then above its optimum
 //   gap_percent    cost above the bound: of the integer program after half a second, of the search in a minute
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <map>
 #include <numeric>
 #include <random>
@@ -46,22 +49,27 @@ ChainCosts chain(int stages) {
   return out;
 }
 
-/// Seconds that one call takes, of many.
+/// CPU seconds of all threads.
+double cpu() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// CPU seconds that one call takes, of many.
 template <class Work>
 double seconds_of(const Work& work) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
+  const double begin = cpu();
   int calls = 0;
   do {
     work();
     ++calls;
-  } while (Clock::now() - begin < std::chrono::milliseconds(200));
-  return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+  } while (cpu() - begin < 0.2);
+  return (cpu() - begin) / calls;
 }
 
-/// A counter of our time in units of `baseline` seconds.
-benchmark::Counter in_units_of(double baseline) {
-  return {baseline, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert};
+/// Runs the work as often as the benchmark wants; gives the CPU seconds of one call.
+template <class Work>
+double measured(benchmark::State& state, const Work& work) {
+  const double begin = cpu();
+  for (auto _ : state) work();
+  return (cpu() - begin) / static_cast<double>(state.iterations());
 }
 
 void rotor_500_slots(benchmark::State& state) {
@@ -73,8 +81,9 @@ void rotor_500_slots(benchmark::State& state) {
     benchmark::DoNotOptimize(least.data());
     benchmark::ClobberMemory();
   });
-  for (auto _ : state) benchmark::DoNotOptimize(rotor(costs, 500, RotorVariant::tight));
-  state.counters["sums"] = in_units_of(sums * stages * stages * stages / 6);
+  const double ours = measured(state, [&] { benchmark::DoNotOptimize(rotor(costs, 500, RotorVariant::tight)); });
+  state.counters["sums"] = ours / (sums * stages * stages * stages / 6);
+  state.counters["cpu_s"] = ours;
 }
 BENCHMARK(rotor_500_slots)->Arg(50)->Arg(100)->Arg(200)->Arg(500)->UseRealTime()->Unit(benchmark::kMillisecond);
 
@@ -90,8 +99,8 @@ void revolve_schedule(benchmark::State& state) {
       }
     benchmark::DoNotOptimize(out.data());
   });
-  for (auto _ : state) benchmark::DoNotOptimize(revolve_sequence(state.range(0), 50));
-  state.counters["writes"] = in_units_of(writes);
+  const double ours = measured(state, [&] { benchmark::DoNotOptimize(revolve_sequence(state.range(0), 50)); });
+  state.counters["writes"] = ours / writes;
 }
 BENCHMARK(revolve_schedule)->Arg(100'000)->Unit(benchmark::kMillisecond);
 
@@ -133,15 +142,13 @@ void online_eviction(benchmark::State& state) {
   const DtrRun run = run_dtr(log, budget, heuristic, 10 * dag.total());
   state.SetLabel(heuristic_names()[static_cast<std::size_t>(state.range(0))] +
                  (run.end == DtrRun::End::ok ? "" : ", thrashing"));
-  for (auto _ : state) benchmark::DoNotOptimize(run_dtr(log, budget, heuristic, 10 * dag.total()));
-  const auto rate = [](std::size_t of) {
-    return benchmark::Counter(static_cast<double>(of), benchmark::Counter::kIsIterationInvariantRate);
-  };
-  state.counters["commands/s"] = rate(log.commands.size());
-  state.counters["moves/s"] = rate(run.moves.size());
+  const double ours =
+      measured(state, [&] { benchmark::DoNotOptimize(run_dtr(log, budget, heuristic, 10 * dag.total())); });
+  state.counters["commands/s"] = static_cast<double>(log.commands.size()) / ours;
+  state.counters["moves/s"] = static_cast<double>(run.moves.size()) / ours;
   if (run.end != DtrRun::End::ok) return;
   const DagSchedule schedule = dtr_schedule(run, dag);
-  state.counters["replays"] = in_units_of(seconds_of([&] { benchmark::DoNotOptimize(measure(dag, schedule.moves)); }));
+  state.counters["replays"] = ours / seconds_of([&] { benchmark::DoNotOptimize(measure(dag, schedule.moves)); });
 }
 BENCHMARK(online_eviction)->DenseRange(0, 5)->Unit(benchmark::kMillisecond);
 
@@ -158,6 +165,27 @@ void checkmate_33_rows(benchmark::State& state) {
   state.counters["gap_percent"] = gap;
 }
 BENCHMARK(checkmate_33_rows)->Arg(3)->Arg(6)->Arg(9)->Arg(12)->Iterations(1)->UseRealTime()->Unit(benchmark::kSecond);
+
+/// Linear steps of so many layers within so many bytes: 1,500 decodings.
+void search_against_cbc(benchmark::State& state) {
+  if (!has_linear_solver()) return state.SkipWithError("no CBC");
+  const Dag dag = mixed_chain(static_cast<int>(state.range(0)));
+  std::vector<std::int32_t> order(dag.cost.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t low = widest_row(dag), budget = low + (measure(dag, order)->peak - low) * state.range(1) / 100;
+  const double begin = cpu();
+  const CheckmateAnswer exact = checkmate(dag, budget, 20);
+  const double theirs = cpu() - begin;
+  DagSearchAnswer found;
+  const double ours = measured(state, [&] { found = search_dag(dag, budget, {1'500, dag.total(), nullptr}); });
+  state.counters["cbc_s"] = theirs;
+  state.counters["of_cbc"] = ours / theirs;
+  state.SetLabel(exact.is_proven ? "" : "CBC did not end");
+  if (found.schedule && exact.schedule)
+    state.counters["gap_percent"] =
+        100.0 * static_cast<double>(found.schedule->cost) / static_cast<double>(exact.schedule->cost) - 100;
+}
+BENCHMARK(search_against_cbc)->ArgsProduct({{5, 8, 10}, {20, 40, 60}})->Unit(benchmark::kMillisecond);
 
 /// A decoder of 89 blocks, 14 ops each, with a gradient of each op: 2,494 rows. Bytes of GPT-3 at one sequence of 2,048
 /// tokens; times of products at 300 TFLOP/s, of all else at 2 TB/s.

@@ -166,21 +166,6 @@ void timeline(benchmark::State& state) {
   state.counters["bytes/event"] = (step_bytes + resident) / events;
 }
 
-/// One storage of the step changes its size: the new peak from the tree, where a scan would start over.
-void peak_after_a_change(benchmark::State& state) {
-  const Step& step = step_of(1);
-  const std::vector<Stretch> row = stretches(step);
-  StretchTree tree(row);
-  std::size_t i = 0;
-  for (auto _ : state) {
-    i = (i + 1'000'003) % row.size();
-    Stretch changed = row[i];
-    changed.crest += Bytes{static_cast<std::int64_t>(i)};
-    tree.set(i, changed);
-    benchmark::DoNotOptimize(tree.whole().crest.count);
-  }
-}
-
 /// A million equal layers.
 void peak_of_equal_layers(benchmark::State& state) {
   const Stretch layer{Bytes{2}, Bytes{5}, 1, 3};
@@ -200,7 +185,6 @@ void judged(benchmark::State& state) {
 
 BENCHMARK(plain_scan)->Unit(benchmark::kMillisecond);
 BENCHMARK(peak_of_one_stream)->Unit(benchmark::kMillisecond);
-BENCHMARK(peak_after_a_change)->Unit(benchmark::kNanosecond);
 BENCHMARK(peak_of_equal_layers)->Unit(benchmark::kNanosecond);
 BENCHMARK(judged)->Unit(benchmark::kMillisecond);
 BENCHMARK(timeline)->Arg(1)->Arg(4)->ArgName("streams")->Unit(benchmark::kMillisecond);

@@ -1,15 +1,23 @@
 // How long do the planners take, and how far is what they find from what is proven?
 //
-//   per_split      of rotor's table of L^2 / 2 x 500 cells, each the least of up to L splits
-//   commands/s     log entries that online eviction runs under half the memory
+//   cpu_s          rotor: CPU seconds of all threads
+//   sums           rotor: our time in units of the same number of least-of-sums over arrays that stay in the cache, on
+//                  one core (1: as fast as that)
+//   writes         revolve: our time in units of writing the sequence's text alone
+//   commands/s     log entries that online eviction runs under half the memory; runs and evictions are moves/s
+//   replays        online eviction: our time in units of replaying the schedule that it chose
+//   of_cbc         search: our CPU time in that of the integer program; gap_percent is then above its optimum
 //   gap_percent    cost above the bound: of the integer program after half a second, of the search in a minute
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <map>
 #include <numeric>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "tidemark/study/checkmate.hpp"
 #include "tidemark/study/dag_bound.hpp"
@@ -41,18 +49,58 @@ ChainCosts chain(int stages) {
   return out;
 }
 
+/// CPU seconds of all threads.
+double cpu() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// CPU seconds that one call takes, of many.
+template <class Work>
+double seconds_of(const Work& work) {
+  const double begin = cpu();
+  int calls = 0;
+  do {
+    work();
+    ++calls;
+  } while (cpu() - begin < 0.2);
+  return (cpu() - begin) / calls;
+}
+
+/// Runs the work as often as the benchmark wants; gives the CPU seconds of one call.
+template <class Work>
+double measured(benchmark::State& state, const Work& work) {
+  const double begin = cpu();
+  for (auto _ : state) work();
+  return (cpu() - begin) / static_cast<double>(state.iterations());
+}
+
 void rotor_500_slots(benchmark::State& state) {
   const auto stages = static_cast<int>(state.range(0));
   const ChainCosts costs = chain(stages);
-  for (auto _ : state) benchmark::DoNotOptimize(rotor(costs, 500, RotorVariant::tight));
-  const double splits = static_cast<double>(stages) * stages * stages / 6 * 500;
-  state.counters["per_split"] =
-      benchmark::Counter(splits, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  std::vector<std::uint32_t> a(500, 1), b(500, 2), least(500, 100);
+  const double sums = seconds_of([&] {
+    for (std::size_t m = 0; m < least.size(); ++m) least[m] = std::min(least[m], 3 + a[m] + b[m]);
+    benchmark::DoNotOptimize(least.data());
+    benchmark::ClobberMemory();
+  });
+  const double ours = measured(state, [&] { benchmark::DoNotOptimize(rotor(costs, 500, RotorVariant::tight)); });
+  state.counters["sums"] = ours / (sums * stages * stages * stages / 6);
+  state.counters["cpu_s"] = ours;
 }
 BENCHMARK(rotor_500_slots)->Arg(50)->Arg(100)->Arg(200)->Arg(500)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void revolve_schedule(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(revolve_sequence(state.range(0), 50));
+  const std::string made = revolve_sequence(state.range(0), 50);
+  const double writes = seconds_of([&] {
+    std::string out;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < made.size(); ++i)
+      if (made[i] == ' ') {
+        out.append(made, begin, i - begin);
+        begin = i;
+      }
+    benchmark::DoNotOptimize(out.data());
+  });
+  const double ours = measured(state, [&] { benchmark::DoNotOptimize(revolve_sequence(state.range(0), 50)); });
+  state.counters["writes"] = ours / writes;
 }
 BENCHMARK(revolve_schedule)->Arg(100'000)->Unit(benchmark::kMillisecond);
 
@@ -74,14 +122,33 @@ Dag unit_chain(int layers) {
   return dag;
 }
 
+/// The same with values and costs of all sizes, so that scores differ.
+Dag mixed_chain(int layers) {
+  Dag dag = unit_chain(layers);
+  std::mt19937_64 random(1);
+  for (std::int64_t& bytes : dag.bytes) bytes = 1 + static_cast<std::int64_t>(random() % 64);
+  for (std::int64_t& cost : dag.cost) cost = 1 + static_cast<std::int64_t>(random() % 64);
+  return dag;
+}
+
+/// As `tidemark plan --method dtr` runs it: thrashing ends at ten times the step's cost.
 void online_eviction(benchmark::State& state) {
-  const Dag dag = unit_chain(500);
+  const Dag dag = mixed_chain(500);
   const DtrLog log = dtr_log(dag);
   const auto heuristic = static_cast<DtrHeuristic>(state.range(0));
-  state.SetLabel(heuristic_names()[static_cast<std::size_t>(state.range(0))]);
-  for (auto _ : state) benchmark::DoNotOptimize(run_dtr(log, 250, heuristic, 1'000'000));
-  state.counters["commands/s"] =
-      benchmark::Counter(static_cast<double>(log.commands.size()), benchmark::Counter::kIsIterationInvariantRate);
+  std::vector<std::int32_t> order(dag.cost.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t budget = measure(dag, order)->peak / 2;
+  const DtrRun run = run_dtr(log, budget, heuristic, 10 * dag.total());
+  state.SetLabel(heuristic_names()[static_cast<std::size_t>(state.range(0))] +
+                 (run.end == DtrRun::End::ok ? "" : ", thrashing"));
+  const double ours =
+      measured(state, [&] { benchmark::DoNotOptimize(run_dtr(log, budget, heuristic, 10 * dag.total())); });
+  state.counters["commands/s"] = static_cast<double>(log.commands.size()) / ours;
+  state.counters["moves/s"] = static_cast<double>(run.moves.size()) / ours;
+  if (run.end != DtrRun::End::ok) return;
+  const DagSchedule schedule = dtr_schedule(run, dag);
+  state.counters["replays"] = ours / seconds_of([&] { benchmark::DoNotOptimize(measure(dag, schedule.moves)); });
 }
 BENCHMARK(online_eviction)->DenseRange(0, 5)->Unit(benchmark::kMillisecond);
 
@@ -98,6 +165,27 @@ void checkmate_33_rows(benchmark::State& state) {
   state.counters["gap_percent"] = gap;
 }
 BENCHMARK(checkmate_33_rows)->Arg(3)->Arg(6)->Arg(9)->Arg(12)->Iterations(1)->UseRealTime()->Unit(benchmark::kSecond);
+
+/// Linear steps of so many layers within so many bytes: 1,500 decodings.
+void search_against_cbc(benchmark::State& state) {
+  if (!has_linear_solver()) return state.SkipWithError("no CBC");
+  const Dag dag = mixed_chain(static_cast<int>(state.range(0)));
+  std::vector<std::int32_t> order(dag.cost.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t low = widest_row(dag), budget = low + (measure(dag, order)->peak - low) * state.range(1) / 100;
+  const double begin = cpu();
+  const CheckmateAnswer exact = checkmate(dag, budget, 20);
+  const double theirs = cpu() - begin;
+  DagSearchAnswer found;
+  const double ours = measured(state, [&] { found = search_dag(dag, budget, {1'500, dag.total(), nullptr}); });
+  state.counters["cbc_s"] = theirs;
+  state.counters["of_cbc"] = ours / theirs;
+  state.SetLabel(exact.is_proven ? "" : "CBC did not end");
+  if (found.schedule && exact.schedule)
+    state.counters["gap_percent"] =
+        100.0 * static_cast<double>(found.schedule->cost) / static_cast<double>(exact.schedule->cost) - 100;
+}
+BENCHMARK(search_against_cbc)->ArgsProduct({{5, 8, 10}, {20, 40, 60}})->Unit(benchmark::kMillisecond);
 
 /// A decoder of 89 blocks, 14 ops each, with a gradient of each op: 2,494 rows. Bytes of GPT-3 at one sequence of 2,048
 /// tokens; times of products at 300 TFLOP/s, of all else at 2 TB/s.

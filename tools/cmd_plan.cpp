@@ -66,7 +66,8 @@ std::string in_words(const PlanAnswer& answer, Bytes budget) {
 std::string nothing_fits(const PlanAnswer& answer, Bytes budget) {
   constexpr std::size_t most = 8;
   const Nearest& nearest = answer.nearest;
-  std::string out = "no plan fits " + pretty(budget) + ": the lowest peak of " + std::to_string(answer.simulations) +
+  const std::string which = nearest.peak <= budget ? "no plan of this method fits " : "no plan fits ";
+  std::string out = which + pretty(budget) + ": the lowest peak of " + std::to_string(answer.simulations) +
                     " simulated plans is " + pretty(nearest.peak) + " (" + to_string(nearest.peak) + " B)\n";
   if (!nearest.op.empty()) out += "it is reached in " + nearest.op + ", where these are alive:\n";
   for (std::size_t i = 0; i < nearest.alive.size() && i < most; ++i)

@@ -37,9 +37,12 @@ def main():
         rows = read(path)
         timed = any(int(row["time_ns"]) > 0 for row in rows)
         cost = [int(row["time_ns"]) / 1e6 if timed else int(row["total_flops"]) / 1e12 for row in rows]
+        unit = "time, ms" if timed else "FLOPs, 10^12"
+        if timed and min(cost) >= 10_000:
+            cost, unit = [ms / 1e3 for ms in cost], "time, s"
         axes.step([int(row["peak_bytes"]) / 2**30 for row in rows], cost, where="post", color=color, marker="o",
                   markersize=4, label=label or path)
-        axes.set_ylabel("time, ms" if timed else "FLOPs, 10^12")
+        axes.set_ylabel(unit)
     axes.set_xlabel("peak, GiB")
     axes.set_title(arguments.title)
     axes.grid(alpha=0.3)

@@ -1,7 +1,5 @@
 #include "tidemark/engine/composition.hpp"
 
-#include <bit>
-
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark {
@@ -57,27 +55,6 @@ Peak live_peak(const Step& step, const Stretch& whole) {
   Bytes start;
   for (const StorageId id : step.initial) start = sum(start, step.storages[id].bytes);
   return {sum(start, whole.crest), whole.where == 0 ? 0 : whole.where - 1};
-}
-
-StretchTree::StretchTree(const std::vector<Stretch>& row) : leaves_(std::bit_ceil(row.size() + (row.empty() ? 1 : 0))) {
-  nodes_.resize(2 * leaves_);
-  for (std::size_t i = 0; i < row.size(); ++i) nodes_[leaves_ + i] = row[i];
-  for (std::size_t i = leaves_ - 1; i > 0; --i) nodes_[i] = compose(nodes_[2 * i], nodes_[2 * i + 1]);
-}
-
-void StretchTree::set(std::size_t i, const Stretch& stretch) {
-  i += leaves_;
-  nodes_[i] = stretch;
-  for (i /= 2; i > 0; i /= 2) nodes_[i] = compose(nodes_[2 * i], nodes_[2 * i + 1]);
-}
-
-Stretch StretchTree::range(std::size_t begin, std::size_t end) const {
-  Stretch left, right;
-  for (begin += leaves_, end += leaves_; begin < end; begin /= 2, end /= 2) {
-    if (begin % 2 == 1) left = compose(left, nodes_[begin++]);
-    if (end % 2 == 1) right = compose(nodes_[--end], right);
-  }
-  return compose(left, right);
 }
 
 }  // namespace tidemark

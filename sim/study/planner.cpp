@@ -360,8 +360,19 @@ class Planning {
     }
   }
 
+  /// Plans of low peaks, whatever the method: its own schedules may not have come to a simulation.
+  void lower_layers() {
+    for (int k = 1; k <= blocks_; ++k) (void)evaluator_.cost(evaluator_.plan_of(policy::Interval{k, true}));
+    for (int slots = 1; kind_ == Kind::chain && slots <= 4; ++slots) try {
+        (void)evaluator_.cost(evaluator_.plan_of(policy::Sequence{revolve_sequence(blocks_, slots)}));
+      } catch (const InputError&) {  // it rests on the rules of convention rotor
+      }
+    if (evaluator_.least_peak() <= budget_) answer_.notes.emplace_back("other methods have plans that fit: try auto");
+  }
+
   void describe_nearest() {
     if (kind_ == Kind::whole_step) lower_whole_step();
+    if (kind_ != Kind::whole_step && settings_.express.empty()) lower_layers();
     const Step step = evaluator_.lowered(evaluator_.lowest());
     const Timeline timeline = simulate(step, evaluator_.scenario().device);
     answer_.nearest.peak = evaluator_.least_peak();

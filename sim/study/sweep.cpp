@@ -44,6 +44,8 @@ class Sweep {
     while (has_more() && !stopped()) batch(before);
     verify_drawn();
     const bool whole = !has_more();
+    if (whole && rows_.count() == 0)
+      throw InputError({study_.file}, "no point satisfies all conditions of 'where'; expected one at least");
     sink(sweep_header(study_));
     rows_.write(whole, sink);
     return {rows_.count(), rows_.failed(), whole, static_cast<std::int64_t>(drawn_.size())};

@@ -154,6 +154,14 @@ TEST_CASE("sweep: more than 1e9 points are refused with their number") {
   CHECK(mistake(study, {.limit = 2}).empty());
 }
 
+TEST_CASE("sweep: conditions that leave no point are refused") {
+  const TextFile file(
+      "sweep_test.yaml",
+      chain_study("100MB", "{policy.interval: 1..8, where: [policy.interval > 6, policy.interval < 3]}"));
+  const Study study = read_study(file.path, {});
+  CHECK(mistake(study, {}).find("no point satisfies all conditions of 'where'") != std::string::npos);
+}
+
 namespace {
 
 const std::string decoder =

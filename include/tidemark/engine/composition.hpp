@@ -1,7 +1,7 @@
 /// How high do many layers stand, without walking through them again?
 ///
 /// A stretch of live memory is summed up by what it leaves behind and how high it rises above its start. Stretches
-/// compose, so equal layers cost log L and a change in a long step costs log n. It holds for live bytes of one stream's
+/// compose, so equal layers cost log L. It holds for live bytes of one stream's
 /// order. A layer's stretch depends on who frees its boundary and who adds its gradient: equal ops alone are not equal
 /// stretches. A plan counts as fitting only after a full simulation.
 #pragma once
@@ -34,21 +34,5 @@ Stretch stretch(const Step& step, const Instruction& instruction);
 std::vector<Stretch> stretches(const Step& step);
 /// The peak of a step whose instructions make up `whole`.
 Peak live_peak(const Step& step, const Stretch& whole);
-
-/// A row of stretches whose composition stays at hand while single ones change.
-class StretchTree {
- public:
-  explicit StretchTree(const std::vector<Stretch>& row);
-  /// Composes log n times.
-  void set(std::size_t i, const Stretch& stretch);
-  const Stretch& at(std::size_t i) const { return nodes_[leaves_ + i]; }
-  const Stretch& whole() const { return nodes_[1]; }
-  /// Of stretches `begin` to `end - 1`; composes log n times.
-  Stretch range(std::size_t begin, std::size_t end) const;
-
- private:
-  std::size_t leaves_ = 1;      // a power of two; the rest of the row is the identity
-  std::vector<Stretch> nodes_;  // node i is made of 2i and 2i + 1; the root is 1
-};
 
 }  // namespace tidemark

@@ -31,9 +31,10 @@ struct LowerBound {
   bool is_tight = false;  // the best plan is proven to be optimal, within its method's kind of schedule
 };
 
-/// The plan of the lowest peak that was tried, where no plan fits.
+/// The plan of the lowest peak that was tried, where no plan fits. Of a framework's words: of its plans; else plans of
+/// other methods count too.
 struct Nearest {
-  Bytes peak;
+  Bytes peak;  // within the budget: another method has a plan that fits
   std::string op;                                    // that runs at the peak
   std::vector<std::pair<std::string, Bytes>> alive;  // there, the largest first
 };

@@ -36,8 +36,8 @@ inline constexpr std::int64_t max_points = 1'000'000'000;
 /// One CSV row a point, in order, the same bytes for any number of threads: `index` (the place in the grid), a column
 /// an axis, the scalars of the summary, `pareto` (1: no other point has less peak and no more time, or the other way
 /// round; by FLOPs where times are 0; empty when the sweep was stopped), `error`. A point that fails is a row with its
-/// error. Nothing is written before all is known. Throws InputError for a study that is too large or a CSV of another
-/// study, InternalError when a composed row is not the simulated one.
+/// error. Nothing is written before all is known. Throws InputError for a study that is too large, of which
+/// `where` leaves no point, or a CSV of another study, InternalError when a composed row is not the simulated one.
 SweepOutcome sweep(const Study& study, const SweepOptions& options, const TextSink& sink);
 
 }  // namespace tidemark

@@ -28,8 +28,9 @@ class Megatron {
     out_.framework = "Megatron-LM";
     out_.scenario = fmt::format("profile: megatron\nmodel: {}\nbatch: {}\ndtype: {}\noptimizer: {}\npolicy: {}\n",
                                 model, batch, dtype, optimizer(), policy);
+    if (const FlowBlock ranks = parallel(); !ranks.empty())
+      out_.scenario += fmt::format("parallel: {}\n", ranks.text());
     pass_over_the_rest();
-    parallel();
     for (std::string& left : settings_.left()) out_.unused.push_back(std::move(left));
     return std::move(out_);
   }
@@ -155,7 +156,7 @@ class Megatron {
     if (global > micro)
       out_.notes.push_back(
           fmt::format("global-batch-size {} over micro-batch-size {} and the data-parallel ranks is "
-                      "batch.accumulate; with 1 rank {}",
+                      "batch.accumulate, or of a pipeline parallel.micro_batches; with 1 rank {}",
                       global, micro, global / micro));
     return batch;
   }
@@ -249,12 +250,39 @@ class Megatron {
     return patterns.empty() ? "none" : "{kind: selective, recompute: [" + patterns + "]}";
   }
 
-  /// One rank's view is a block of its own; a degree of 1 needs none.
-  void parallel() {
-    for (const std::string_view name : {"tensor-model-parallel-size", "pipeline-model-parallel-size",
-                                        "context-parallel-size", "expert-model-parallel-size"})
+  /// Degrees of one rank. How many replicas there are is not among the arguments: it is what the job's ranks leave.
+  FlowBlock parallel() {
+    FlowBlock out;
+    const std::int64_t experts = settings_.integer("num-experts", 0);
+    const std::int64_t tensor = settings_.integer("tensor-model-parallel-size", 1);
+    if (tensor > 1 && experts > 0) {
+      out_.unused.push_back(fmt::format("--tensor-model-parallel-size: {} (not simulated with experts)", tensor));
+    } else if (tensor > 1) {
+      out.add("tensor", tensor);
+      out.add_if(settings_.flag("sequence-parallel"), "sequence", "true");
+    }
+    add_stages(out);
+    if (settings_.flag("use-distributed-optimizer")) {
+      out.add("distributed_optimizer", "true");
+      out_.notes.emplace_back("the optimizer's states are divided among replicas; set parallel.data to their number");
+    }
+    for (const std::string_view name : {"context-parallel-size", "expert-model-parallel-size"})
       if (const std::int64_t degree = settings_.integer(name, 1); degree > 1)
-        out_.unused.push_back(fmt::format("--{}: {} (the scenario is of one device)", name, degree));
+        out_.unused.push_back(fmt::format("--{}: {} (not simulated)", name, degree));
+    return out;
+  }
+
+  void add_stages(FlowBlock& out) {
+    const std::int64_t stages = settings_.integer("pipeline-model-parallel-size", 1);
+    if (stages <= 1) return;
+    const std::int64_t layers = needed("num-layers");
+    const std::int64_t per_chunk = settings_.integer("num-layers-per-virtual-pipeline-stage", 0);
+    const std::int64_t chunks =
+        per_chunk > 0 ? layers / (stages * per_chunk) : settings_.integer("num-virtual-stages-per-pipeline-rank", 1);
+    out.add("pipeline", stages);
+    if (chunks > 1) out.add("virtual", chunks);
+    out.add("micro_batches",
+            std::max<std::int64_t>(1, settings_.integer("global-batch-size", 0) / needed("micro-batch-size")));
   }
 
   /// Logging, data, schedules of the learning rate, files: nothing of a step's memory.

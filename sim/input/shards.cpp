@@ -111,7 +111,8 @@ class ShardReader {
   }
 
   void check_data() const {
-    if (out_.sharding != Sharding::none && out_.data == 1)
+    // DeepSpeed runs zero1 on one rank as on several.
+    if (out_.sharding > Sharding::zero1 && out_.data == 1)
       map_.optional("sharding")
           ->fail(fmt::format("sharding '{}' divides among data-parallel ranks; expected data above 1",
                              sharding_names[static_cast<std::size_t>(out_.sharding)]));
@@ -162,16 +163,21 @@ class ShardReader {
   void refuse_unsimulated() const {
     if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
-    for (const auto& [key, asked] : std::array<std::pair<std::string_view, bool>, 5>{
+    for (const auto& [key, asked] : std::array<std::pair<std::string_view, bool>, 3>{
              {{"context", out_.context > 1},
               {"expert", out_.expert > 1},
-              {"distributed_optimizer", out_.distributed_optimizer},
-              {"sharding", out_.sharding != Sharding::none && !gathers_units(out_)},
-              {"data", out_.data > 1 && !gathers_units(out_)}}})
+              {"sharding",
+               out_.sharding != Sharding::none && out_.sharding != Sharding::zero1 && !gathers_units(out_)}}})
       if (asked) {
         const Field field = *map_.optional(key);
         field.fail(fmt::format("'{}' {} is not simulated yet", key, field.value->text));
       }
+    if (out_.data > 1 && training_.optimizer.in_backward)
+      map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
+    if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none)
+      map_.optional("data")->fail(
+          fmt::format("'data' above 1 without 'sharding' is not simulated for loop {}; with megatron it is",
+                      training_.profile.loop));
   }
 
   const YamlMap& map_;

@@ -31,7 +31,8 @@ void Cut::find_ends() {
 
 Part Cut::part_of(OpId id) {
   const StepOp& op = chunk_->step.ops[id];
-  if (op.phase == Phase::optimizer) return Part::tail;
+  const bool with_replicas = op.kind == OpKind::collective && op.layer < 0;
+  if (op.phase == Phase::optimizer || with_replicas) return Part::tail;
   const std::uint32_t group_now = group(op.step, op.micro_batch);
   if (group_now != current_) in_backward_ = false;
   current_ = group_now;

@@ -119,6 +119,7 @@ void ProgramLowering::emit_static() {
     value(t) = id;
   };
   for (const TensorId t : program_.parameters) emit_leaf(t);
+  divide_states();
   optimizer_.emit_initial(emit_, optimizer_parameters_);
   emit_main_gradients();
   for (const TensorId t : program_.inputs) emit_leaf(t);
@@ -138,10 +139,34 @@ void ProgramLowering::emit_main_gradients() {
   for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
     if (!tensor(parameter_tensors_[i]).requires_grad) continue;
     const OptimizerParameter& p = optimizer_parameters_[i];
-    const Bytes bytes{p.elements * bytes_per_element(*training_.dtypes.main_gradients)};
+    const std::int64_t elements = *element_count(tensor(parameter_tensors_[i]).shape);
+    const Bytes bytes{elements * bytes_per_element(*training_.dtypes.main_gradients)};
     const StorageId id = emit_.initial(p.name + ".main_grad", bytes, Category::gradient, p.layer);
     step_.storages[id].outlives_step = true;
     leaf_storage(parameter_tensors_[i]) = id;
+  }
+}
+
+/// Replicas that divide states see the trained parameters of each data type as one. Megatron-LM's buffers of parameters
+/// and main gradients hold the padding too; DeepSpeed's is of the parameters.
+void ProgramLowering::divide_states() {
+  const Shards& shards = training_.shards;
+  if (!shards.distributed_optimizer && shards.sharding != Sharding::zero1) return;
+  std::map<DType, std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
+    if (tensor(parameter_tensors_[i]).requires_grad) groups[optimizer_parameters_[i].dtype].push_back(i);
+  const auto pad = [&](const char* name, std::int64_t bytes, Category category) {
+    step_.storages[emit_.initial(name, Bytes{bytes}, category, -1)].outlives_step = true;
+  };
+  for (const auto& [dtype, group] : groups) {
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t i : group) sizes.push_back(optimizer_parameters_[i].elements);
+    flat_.push_back(flat_parameters(sizes, shards));
+    for (std::size_t n = 0; n < group.size(); ++n) optimizer_parameters_[group[n]].elements = flat_.back().owned[n];
+    pad("parameters.padding", flat_.back().padding * bytes_per_element(dtype), Category::parameter);
+    if (shards.distributed_optimizer && training_.dtypes.main_gradients)
+      pad("main_gradients.padding", flat_.back().padding * bytes_per_element(*training_.dtypes.main_gradients),
+          Category::gradient);
   }
 }
 
@@ -292,12 +317,56 @@ void ProgramLowering::end_backward() {
     }
 }
 
+/// All replicas at once, at the end of a step: a ring passes all but a rank's own part, an all-reduce twice.
+void ProgramLowering::exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes) {
+  const std::int64_t ranks = state_ranks(training_.shards);
+  const std::int64_t once = bytes - bytes / ranks;
+  StepOp op;
+  op.phase = Phase::communication;
+  op.step = static_cast<std::int16_t>(step_number_);
+  op.kind = OpKind::collective;
+  op.moved = Bytes{how == "all_reduce" ? 2 * once : once};
+  emit_.begin_op(op, std::string(what) + "." + std::string(how));
+  emit_.compute({});
+}
+
+/// Gradients are added up over the replicas, in place; where states are divided, each rank gets its own part's sum, and
+/// all gather the parameters when they have been updated. DeepSpeed makes an fp32 copy of the part's gradients for the
+/// update (stage_1_and_2.py, step).
 void ProgramLowering::emit_optimizer() {
   if (training_.optimizer.in_backward) return;
-  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
-    optimizer_parameters_[i].gradient = is_sharded(parameter_tensors_[i]) ? units_->gradient(parameter_tensors_[i])
-                                                                          : leaf_storage(parameter_tensors_[i]);
+  std::int64_t of_gradients = 0, of_parameters = 0, owned = 0, owned_gradients = 0;
+  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
+    OptimizerParameter& p = optimizer_parameters_[i];
+    const bool sharded = is_sharded(parameter_tensors_[i]);
+    p.gradient = sharded ? units_->gradient(parameter_tensors_[i]) : leaf_storage(parameter_tensors_[i]);
+    if (sharded || p.gradient == none) continue;
+    const std::int64_t elements = *element_count(tensor(parameter_tensors_[i]).shape);
+    const std::int64_t item = step_.storages[p.gradient].bytes.count / std::max<std::int64_t>(elements, 1);
+    of_gradients += elements * item;
+    of_parameters += elements * bytes_per_element(p.dtype);
+    owned += p.elements;
+    owned_gradients += p.elements * item;
+  }
+  const Shards& shards = training_.shards;
+  const bool updates = training_.optimizer.kind != OptimizerKind::none;
+  const bool replicas = updates && !units_ && state_ranks(shards) > 1;
+  const bool divided = !flat_.empty();
+  if (replicas) exchange_with_replicas(divided ? "reduce_scatter" : "all_reduce", "gradients", of_gradients);
+  StorageId wide = none;
+  if (updates && shards.sharding == Sharding::zero1) {
+    StepOp op;
+    op.phase = Phase::optimizer;
+    op.step = static_cast<std::int16_t>(step_number_);
+    emit_.begin_op(op, "optimizer.gradients");
+    const StorageId flat = emit_.alloc("gradients.flat", Bytes{owned_gradients}, Category::temporary, -1);
+    wide = emit_.alloc("gradients.float", Bytes{4 * owned}, Category::temporary, -1);
+    emit_.compute({flat, wide});
+    emit_.release(flat);
+  }
   optimizer_.emit_step(emit_, optimizer_parameters_, step_number_);
+  if (wide != none) emit_.release(wide);
+  if (replicas && divided) exchange_with_replicas("all_gather", "parameters", of_parameters);
 }
 
 /// torch's register_post_accumulate_grad_hook (torchtune, optimizer_in_bwd): update, then zero_grad, of one weight.

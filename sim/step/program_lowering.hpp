@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tidemark/step/emitter.hpp"
@@ -15,6 +16,7 @@
 #include "tidemark/step/optimizer.hpp"
 #include "tidemark/step/runtime.hpp"
 #include "tidemark/step/schedule.hpp"
+#include "tidemark/step/state_shards.hpp"
 #include "unit_shards.hpp"
 
 namespace tidemark {
@@ -67,6 +69,7 @@ class ProgramLowering {
   void emit_static();
   void add_parameter(TensorId t, StorageId id);
   void emit_main_gradients();
+  void divide_states();
 
   // ---- one micro-batch (lower_program.cpp)
   StorageId emit_token_count();
@@ -79,6 +82,7 @@ class ProgramLowering {
   void let_go(std::size_t turn_index);
   void end_backward();
   void emit_optimizer();
+  void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
   void step_in_backward(TensorId t);
   void emit_zero_grad();
 
@@ -209,6 +213,7 @@ class ProgramLowering {
   std::vector<Leaving> leaving_;    // saved by the op that runs, on their way to the host
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
+  std::vector<FlatParameters> flat_;            // of each data type of parameters, where replicas divide their states
   std::vector<std::size_t> parameter_numbers_;  // by program storage: its place among those
   std::vector<Node> nodes_;                     // by op
   std::vector<RegionState> region_states_;

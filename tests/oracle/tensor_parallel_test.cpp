@@ -63,9 +63,10 @@ TEST_CASE("Korthikanti et al. 2022, table 2: a layer's activations, to the byte"
   for (const Row& row : test::table("tests/oracle/data/korthikanti_layers.csv")) {
     const std::string name = row.at("model") + ", tokens " + row.at("tokens") + ", " + row.at("policy");
     CAPTURE(name);
-    const std::int64_t layer = layer_bytes(
-        gpt(row.at("heads"), row.at("hidden"), "3", row.at("micro_batch"), row.at("sequence")) +
-        "policy: " + policy_of_kind(row.at("policy")) + "\nparallel: {tensor: 8, sequence: " + row.at("tokens") + "}\n");
+    const std::int64_t layer =
+        layer_bytes(gpt(row.at("heads"), row.at("hidden"), "3", row.at("micro_batch"), row.at("sequence")) +
+                    "policy: " + policy_of_kind(row.at("policy")) +
+                    "\nparallel: {tensor: 8, sequence: " + row.at("tokens") + "}\n");
     CHECK(layer - statistics(row) == std::stoll(row.at("all_layers")) / std::stoll(row.at("layers")));
     ++rows;
   }
@@ -120,4 +121,15 @@ TEST_CASE("Calculon's figure 1: the first stage of GPT-3 175B and the 22B model"
   CHECK(of_layers("96", "12288", 96, "1", stages + "false}\n") - statistics == gib * 6684375 / 100000);
   CHECK(of_layers("96", "12288", 96, "1", selective + stages + "true}\n") - statistics / 8 ==
         gib * 123515625 / 10000000);
+}
+
+// Megatron-LM's CI model, 64,109,568 parameters, over 8 ranks: 6 + 12 / 8 bytes each (bf16, an fp32 main gradient; an
+// fp32 master and two moments divided).
+TEST_CASE("a distributed optimizer leaves a rank 6 + 12/d bytes a parameter") {
+  const Run result = run(parse_scenario(
+      gpt("8", "512", "12", "4", "1024") +
+          "optimizer: {kind: adam, fused: true}\nparallel: {data: 8, distributed_optimizer: true}\n",
+      "d.yaml",
+      {"model.vocab=50304", "model.tied_embeddings=true", "dtype.main_gradients=float32", "dtype.master=float32"}));
+  CHECK(result.timeline.events.back().live == Bytes{480'821'760});
 }

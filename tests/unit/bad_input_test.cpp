@@ -231,8 +231,8 @@ TEST_CASE("bad input: degrees that do not divide what they should") {
       {"experts", routed + "parallel: {expert: 4, data: 4}", "s.yaml:3:20: error: 6 experts do not divide by expert 4"},
       {"ranks that hold experts", routed + "parallel: {expert: 3, data: 4}",
        "s.yaml:3:20: error: experts are divided among the 4 data and context ranks, which do not divide by expert 3"},
-      {"sharding over one rank", gpt2 + "parallel: {sharding: zero1}",
-       "s.yaml:2:22: error: sharding 'zero1' divides among data-parallel ranks; expected data above 1"},
+      {"sharding over one rank", gpt2 + "parallel: {sharding: zero2}",
+       "s.yaml:2:22: error: sharding 'zero2' divides among data-parallel ranks; expected data above 1"},
       {"two ways to divide states",
        gpt2 + megatron + "parallel: {data: 2, sharding: zero1, distributed_optimizer: true}",
        "s.yaml:3:61: error: 'distributed_optimizer' and 'sharding' both say what data-parallel ranks divide; leave one "

@@ -118,6 +118,34 @@ TEST_CASE("import: what each argument means") {
   }
 }
 
+TEST_CASE("import: Megatron's degrees of one rank") {
+  struct Case {
+    std::string name, more, parallel;
+  };
+  const Case cases[] = {
+      {"one device", "", ""},
+      {"tensor ranks", "  --tensor-model-parallel-size: 2\n", "parallel: {tensor: 2}\n"},
+      {"that share tokens", "  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n",
+       "parallel: {tensor: 2, sequence: true}\n"},
+      {"stages", "  --pipeline-model-parallel-size: 2\n  --global-batch-size: 32\n",
+       "parallel: {pipeline: 2, micro_batches: 8}\n"},
+      {"chunks by their layers",
+       "  --pipeline-model-parallel-size: 2\n  --num-layers-per-virtual-pipeline-stage: 3\n  --global-batch-size: 32\n",
+       "parallel: {pipeline: 2, virtual: 2, micro_batches: 8}\n"},
+      {"divided states", "  --use-distributed-optimizer: true\n", "parallel: {distributed_optimizer: true}\n"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const ImportedScenario out = imported("run.yaml", megatron(c.more));
+    const std::size_t at = out.scenario.find("parallel: ");
+    CHECK((at == std::string::npos ? "" : out.scenario.substr(at)) == c.parallel);
+    CHECK_NOTHROW(parse_scenario(out.scenario, "imported.yaml"));
+    CHECK(out.unused.empty());
+  }
+  CHECK(imported("run.yaml", megatron("  --context-parallel-size: 2\n")).unused ==
+        std::vector<std::string>{"--context-parallel-size: 2 (not simulated)"});
+}
+
 TEST_CASE("import: clipping") {
   const auto optimizer = [](const std::string& file, const std::string& text) {
     const std::string scenario = imported(file, text).scenario;

@@ -9,6 +9,7 @@
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/program/transformer.hpp"
+#include "tidemark/step/state_shards.hpp"
 #include "tidemark/study/pipeline.hpp"
 
 using namespace tidemark;
@@ -123,7 +124,9 @@ TEST_CASE("shards: exchanges take their bytes over the link's bandwidth, and not
 TEST_CASE("shards: every timeline of a rank can have happened") {
   for (const std::string& model : {gpt, llama})
     for (const std::string parallel :
-         {"{tensor: 2}", "{tensor: 4, sequence: true}", "{tensor: 2, sequence: true, pipeline: 2, micro_batches: 4}",
+         {"{data: 4}", "{data: 4, distributed_optimizer: true}", "{data: 3, sharding: zero1}",
+          "{data: 2, distributed_optimizer: true, tensor: 2, pipeline: 2, micro_batches: 3}", "{tensor: 2}",
+          "{tensor: 4, sequence: true}", "{tensor: 2, sequence: true, pipeline: 2, micro_batches: 4}",
           "{tensor: 4, pipeline: 2, virtual: 1, schedule: gpipe, micro_batches: 3}"})
       for (const std::string policy : {"none", "full", "{kind: selective, recompute: [core_attn]}"}) {
         CAPTURE(parallel);
@@ -143,4 +146,67 @@ TEST_CASE("shards: parameters of all ranks are the model's, but for what each ha
   const std::int64_t whole = 2 * (4 * 64 + 2 * 64) + 2 * 64 + 32 * 64;
   CHECK(4 * (parameters("{tensor: 4}") - whole) == parameters("{}") - whole + 24 * 64);
   CHECK(parameters("{tensor: 4, sequence: true}") == parameters("{tensor: 4}"));
+}
+
+TEST_CASE("shards: where one rank's part of the states lies") {
+  struct Case {
+    std::string name;
+    Shards shards;
+    FlatParameters expected;
+  };
+  const Case cases[] = {
+      // from the last on: 100 at 0, 10 at 128, 500 at 192; 692 padded to 768, of which a rank has 192
+      {"Megatron-LM's, each from a multiple of 64 on",
+       {.data = 4, .distributed_optimizer = true},
+       {768, 158, {0, 10, 100}}},
+      {"the same of 3 ranks: a multiple of 384", {.data = 3, .distributed_optimizer = true}, {768, 158, {64, 10, 100}}},
+      {"context ranks have the same parameters",
+       {.context = 2, .data = 2, .distributed_optimizer = true},
+       {768, 158, {0, 10, 100}}},
+      // in order, 610 padded to 616, of which a rank has 154
+      {"DeepSpeed's, in order", {.data = 4, .sharding = Sharding::zero1}, {616, 6, {154, 0, 0}}},
+      {"one rank has all", {.data = 1, .sharding = Sharding::zero1}, {610, 0, {500, 10, 100}}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    CHECK(flat_parameters({500, 10, 100}, c.shards) == c.expected);
+  }
+}
+
+TEST_CASE("shards: replicas add up gradients, and gather the parameters that each has updated") {
+  const auto at_the_end = [](const std::string& parallel) {
+    const Run result = run(parse_scenario(gpt + "steps: 1\nparallel: " + parallel + "\n", "s.yaml"));
+    std::vector<std::string> out;
+    for (const StepOp& op : result.step.ops)
+      if (op.kind == OpKind::collective && op.layer < 0)
+        out.push_back(result.step.names[op.name] + " " + std::to_string(op.moved.count));
+    return out;
+  };
+  const std::int64_t n = parameter_count(program_of(gpt));
+  const auto bytes = [&](std::int64_t each) { return std::to_string(n * each - n * each / 4); };
+  CHECK(at_the_end("{data: 4}") ==
+        std::vector<std::string>{"gradients.all_reduce " + std::to_string(2 * std::stoll(bytes(4)))});
+  for (const std::string divided : {"distributed_optimizer: true", "sharding: zero1"})
+    CHECK(at_the_end("{data: 4, " + divided + "}") ==
+          std::vector<std::string>{"gradients.reduce_scatter " + bytes(4), "parameters.all_gather " + bytes(2)});
+  CHECK(at_the_end("{}").empty());
+}
+
+TEST_CASE("shards: gathered tokens and partial sums are whole, and go once they have been used") {
+  const Run result = run(parse_scenario(gpt + "steps: 1\nparallel: {tensor: 4, sequence: true}\n", "s.yaml"));
+  std::map<std::string, int> made;  // "phase of the op name bytes"
+  for (const MemoryEvent& event : result.timeline.events) {
+    const StepStorage& storage = result.step.storages[event.storage];
+    const std::string& name = result.step.names[storage.name];
+    const bool whole = name.ends_with(".gathered") || name.find(".partial_") != std::string::npos;
+    if (!whole || !name.starts_with("layers.1.mlp")) continue;
+    made[name.substr(13) + " " + std::to_string(storage.bytes.count)] += event.is_alloc() ? 1 : 100;
+  }
+  // 32 tokens of 2 sequences of 64 in 16 bit; the second product's are of its output
+  CHECK(made == std::map<std::string, int>{{"up_proj.gathered 8192", 202},          // forward, and again in backward
+                                           {"up_proj.partial_gradient 8192", 101},  // until it is scattered
+                                           {"down_proj.partial_sums 8192", 101},    // the same in forward
+                                           {"down_proj.gathered 8192", 101}});      // gradients of the result
+  const auto is_buffer = [&](const StepStorage& s) { return result.step.names[s.name] == "global_memory_buffer"; };
+  CHECK(std::ranges::count_if(result.step.storages, is_buffer) == 1);
 }

@@ -71,6 +71,7 @@ class Table:
     cases: object  # rows -> [Case]
     check: object
     unit: str = "B"
+    on_request: bool = False  # takes minutes: only with --table
 
 
 def read(folder, name):

@@ -14,7 +14,7 @@ namespace tidemark {
 /// One parameter as the optimizer sees it.
 struct OptimizerParameter {
   std::string name;
-  std::int64_t elements = 0;
+  std::int64_t elements = 0;  // whose states this rank keeps
   std::int32_t layer = -1;
   DType dtype = DType::float32;
   StorageId storage = no_id;

@@ -1,0 +1,110 @@
+"""Runs of several ranks: Megatron-LM's pipeline stages, BLOOM's trial runs, step times of tensor-parallel groups.
+
+Tables `on_request` take minutes and hold no bound: they report. Nothing is fitted to them.
+"""
+from cases import Case, Table, exact
+from trained_from_scratch import CI_MODEL
+
+# bigscience, experiments/tr3m-1B3.md: CUDA's context
+CONTEXT = 1113 << 20
+
+
+def even(layers, stages):
+    return [layers // stages + (1 if stage < layers % stages else 0) for stage in range(stages)]
+
+
+def stage_cases(rows):
+    """The last stage's rise. What the others hold does not matter: they get the layers it leaves."""
+    def rise(result):
+        peak, end = result.blocks()[-1]
+        return peak - end
+
+    for row in rows:
+        stages, last = int(row["stages"]), int(row["layers"])
+        biases = {key: row["biases"] == "1" for key in ("qkv_bias", "projection_bias", "ffn_bias")}
+        scenario = {"profile": "megatron", "model": {**CI_MODEL, **biases, "attention": "eager"},
+                    "batch": {"size": 4, "sequence": 1024},
+                    "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
+                              "master": "float32"},
+                    "optimizer": {"kind": "adam", "fused": True},
+                    "parallel": {"pipeline": stages, "layers_per_chunk": [*even(12 - last, stages - 1), last],
+                                 "micro_batches": int(row["micro_batches"]), "stage": stages - 1}}
+        what = "" if row["biases"] == "1" else ", no biases"
+        yield Case(f"{stages} stages, the last of {last} layers{what}", int(row["max_last"]) - int(row["allocated_last"]),
+                   scenario, rise, timeline=True)
+
+
+def deepspeed(model, row, layers, policy, device, capacity):
+    """Megatron-DeepSpeed in fp16 with ZeRO 1; a first stage holds no more micro-batches than there are stages."""
+    stages, micro, data = int(row["pipeline"]), int(row["micro_batch"]), int(row["data"])
+    return {"profile": "megatron", "model": {"family": "transformer", "model_type": "gpt2", **model},
+            "batch": {"size": micro, "sequence": 2048},
+            "dtype": {"parameters": "float16", "compute": "float16", "gradients": "float16", "master": "float32"},
+            "optimizer": {"kind": "adam", "fused": True}, "policy": policy,
+            "allocator": "cuda_caching",
+            "device": {"name": device, "capacity": capacity, "non_torch": "1113 MiB"},
+            "parallel": {"tensor": int(row["tensor"]), "pipeline": stages, "layers_per_chunk": even(layers, stages),
+                         "micro_batches": max(stages, 2), "data": data, "sharding": "zero1", "stage": 0}}
+
+
+def taken(result):
+    return ((result.summary["reserved_peak_bytes"] or 0) + CONTEXT) / 1e9
+
+
+def bloom_cases(rows):
+    for row in rows:
+        layers = int(row["layers"])
+        model = {"layers": layers, "hidden": int(row["hidden"]), "heads": int(row["heads"]), "vocab": int(row["vocab"]),
+                 "max_positions": 2048, "dropout": 0, "tied_embeddings": True, "activation": "gelu", "attention": "eager"}
+        name = " ".join(f"{key} {row[key]}" for key in ("layers", "hidden", "heads", "data", "tensor", "pipeline", "micro_batch"))
+        yield Case(name, float(row["memory_GB"]), deepspeed(model, row, layers, "full", "a100", "80 GiB"), taken)
+
+
+def small_bigscience_cases(rows):
+    for row in rows:
+        model = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 50304, "max_positions": 2048, "dropout": 0.1,
+                 "tied_embeddings": True, "activation": "gelu", "attention": "eager"}
+        name = " ".join(f"{key} {row[key]}" for key in ("gpu", "data", "tensor", "pipeline", "micro_batch", "policy"))
+        yield Case(name, float(row["memory_GB"]),
+                   deepspeed(model, row, 24, row["policy"], "v100", f"{row['gpu'][:2]} GiB"), taken)
+
+
+def time_cases(rows):
+    """One iteration of the 22B model on 8 tensor ranks; datasheet rates, no kernel's efficiency."""
+    for row in rows:
+        shares = row["tokens"] == "true"
+        scenario = {"profile": "megatron",
+                    "model": {"family": "transformer", "model_type": "gpt2", "layers": 48, "hidden": 6144, "heads": 64,
+                              "vocab": 51200, "max_positions": 2048, "dropout": 0.1, "tied_embeddings": True,
+                              "activation": "gelu", "attention": "eager"},
+                    "batch": {"size": 4, "sequence": 2048},
+                    "dtype": {"parameters": "float16", "compute": "float16", "main_gradients": "float32",
+                              "master": "float32"},
+                    "optimizer": {"kind": "adam", "fused": True}, "device": "a100-80gb",
+                    "policy": {"kind": "selective", "recompute": ["core_attn"]} if row["policy"] == "selective" else row["policy"],
+                    "parallel": {"tensor": 8, "sequence": shares}}
+
+        def milliseconds(result, layer=row["what"] == "layer"):
+            times = result.summary["time_ns"]
+            if layer:  # head and embedding are 2 % of it
+                return (times["step"] - times["optimizer"]) / 48 / 1e6
+            return times["step"] / 1e6
+
+        yield Case(f"{row['what']}, recompute {row['policy']}, tokens shared {row['tokens']}", float(row["ms"]), scenario,
+                   milliseconds)
+
+
+def reported(_):
+    return []
+
+
+TABLES = [
+    Table("megatron-stages", "Megatron-LM's CI model in pipeline stages: the last one's rise over its end", "0 B",
+          "megatron_pipeline_runs.csv", stage_cases, exact),
+    Table("bloom", "BLOOM's trial runs: memory of the first stage's ranks, as nvidia-smi says", "none, reported",
+          "bloom_prequel.csv", bloom_cases, reported, unit="GB", on_request=True),
+    Table("bigscience-1b3", "A GPT of 1.3 billion on 8 V100, as nvidia-smi says", "none, reported",
+          "bigscience_1b3.csv", small_bigscience_cases, reported, unit="GB", on_request=True),
+    Table("tensor-times", "Korthikanti et al. 2022, tables 4 and 5: times of the 22B model", "none, reported",
+          "korthikanti_times.csv", time_cases, reported, unit="ms", on_request=True),
+]

@@ -341,7 +341,7 @@ void ProgramLowering::emit_optimizer() {
     OptimizerParameter& p = optimizer_parameters_[i];
     const TensorId t = parameter_tensors_[i];
     p.gradient = is_sharded(t) ? units_->gradient(t) : leaf_storage(t);
-    if (p.gradient == none) continue;
+    if (is_sharded(t) || p.gradient == none) continue;
     const std::int64_t elements = *element_count(tensor(t).shape);
     const std::int64_t item = step_.storages[p.gradient].bytes.count / std::max<std::int64_t>(elements, 1);
     of_gradients += elements * item;

@@ -27,7 +27,7 @@ struct ConfigField {
 };
 
 constexpr std::string_view rotary_types =
-    "llama mistral qwen2 qwen3 gemma gemma2 phi mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3";
+    "llama mistral qwen qwen2 qwen3 gemma gemma2 granite phi mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3";
 constexpr std::string_view pdrop_types = "gpt2 gpt_bigcode phi";
 constexpr std::string_view encoder_types = "bert vit";
 constexpr std::string_view expert_types = "mixtral qwen2_moe qwen3_moe deepseek_v2 deepseek_v3";
@@ -52,15 +52,19 @@ const std::array config_fields = {
     ConfigField{"attn_pdrop", &Fields::attention_dropout, pdrop_types},
     ConfigField{"resid_pdrop", &Fields::residual_dropout, pdrop_types},
     ConfigField{"attention_dropout", &Fields::attention_dropout, rotary_types},
+    ConfigField{"kv_channels", &Fields::head_dim, "qwen"},
+    ConfigField{"emb_dropout_prob", &Fields::embedding_dropout, "qwen"},
+    ConfigField{"attn_dropout_prob", &Fields::attention_dropout, "qwen"},
     ConfigField{"hidden_dropout_prob", &Fields::hidden_dropout, encoder_types},
     ConfigField{"attention_probs_dropout_prob", &Fields::attention_dropout, encoder_types},
     ConfigField{"activation_function", &Fields::activation, pdrop_types},
     ConfigField{"hidden_act", &Fields::activation},
     ConfigField{"hidden_activation", &Fields::activation, "gemma gemma2"},
     ConfigField{"tie_word_embeddings", &Fields::tied_embeddings},
-    ConfigField{"attention_bias", &Fields::qkv_bias, "llama qwen3 gemma gemma2 qwen3_moe deepseek_v2 deepseek_v3"},
+    ConfigField{"attention_bias", &Fields::qkv_bias,
+                "llama qwen3 gemma gemma2 granite qwen3_moe deepseek_v2 deepseek_v3"},
     ConfigField{"qkv_bias", &Fields::qkv_bias, "vit qwen2_moe"},
-    ConfigField{"mlp_bias", &Fields::ffn_bias, "llama"},
+    ConfigField{"mlp_bias", &Fields::ffn_bias, "llama granite"},
     ConfigField{"sliding_window", &Fields::sliding_window, "mistral qwen2 qwen3 gemma2 mixtral qwen2_moe qwen3_moe"},
     ConfigField{"multi_query", &Fields::multi_query, "gpt_bigcode"},
     ConfigField{"rotary_dim", &Fields::rotary_dim, "phi"},
@@ -112,6 +116,9 @@ constexpr auto fixed_fields = std::to_array<std::pair<std::string_view, std::str
     {"chunk_size_feed_forward", "0"},
     {"tie_encoder_decoder", "false"},
     {"torchscript", "false"},
+    {"no_bias", "true"},
+    {"rotary_pct", "1.0"},
+    {"use_cache_quantization", "false"},
     {"use_bfloat16", "false"},
 });
 
@@ -132,6 +139,9 @@ constexpr auto harmless_fields = std::to_array<std::string_view>(
      // the router's losses, groups and balance: scalars, or numbers as many as there are experts
      "router_aux_loss_coef", "aux_loss_alpha", "seq_aux", "n_group", "topk_group", "topk_method",
      "routed_scaling_factor", "ep_size", "num_nextn_predict_layers", "rope_interleave",
+     // Qwen's kernels and positions
+     "seq_length", "use_flash_attn", "use_dynamic_ntk", "use_logn_attn", "rotary_emb_base", "scale_attn_weights",
+     "softmax_in_fp32", "use_cache_kernel", "onnx_safe", "bf16", "fp16", "fp32",
      // Gemma 2's scale, BERT's and ViT's remainder
      "query_pre_attn_scalar", "layer_norm_eps", "cache_implementation", "encoder_stride", "pooler_act",
      "pooler_output_size", "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
@@ -202,6 +212,7 @@ void read_field(Fields& fields, const std::string& type, const DocEntry& entry) 
     if (is_off(*entry.value)) field.fail(fmt::format("gemma2 without '{}' is not modelled", name));
     return;
   }
+  if (type == "granite" && (name.ends_with("_multiplier") || name == "logits_scaling")) return;  // numbers
   if (name == "mlp_only_layers") {
     for (const Field& item : items(field)) fields.dense_layers.push_back(whole_number(item, 0, max_integer));
     return;
@@ -253,6 +264,7 @@ DecoderFields read_config(const std::string& path, const std::string& override_t
   // Attention's bias is one setting for all four projections, but ViT's and Qwen2-MoE's; Gemma's gelu has always meant
   // the tanh form.
   if (type != "vit" && type != "qwen2_moe") out.projection_bias = out.qkv_bias;
+  if (type == "qwen" && out.ffn_hidden.value) *out.ffn_hidden.value /= 2;  // that of w1 and w2 together
   if (type.starts_with("gemma") && out.activation.value == "gelu") out.activation.value = "gelu_pytorch_tanh";
   const DocPtr classes = root->find("id2label");
   if (!out.labels.value && classes && classes->kind == DocNode::Kind::map)

@@ -137,6 +137,11 @@ TensorId head_weight(Decoder& d, TensorId token_table) {
   return d.spec.tied_embeddings ? token_table : d.weight("lm_head.weight", {d.spec.vocab, d.spec.hidden});
 }
 
+/// logits / logits_scaling (modeling_granite.py); a head that is fused with the loss scales inside.
+TensorId scaled(Decoder& d, const std::string& part, TensorId logits) {
+  return d.habits.multipliers ? d.pointwise(OpKind::scale, part, {logits}) : logits;
+}
+
 /// torch.chunk of the token rows: ceil(rows / chunks) each, the last takes what is left.
 std::vector<TensorId> chunk_rows(Decoder& d, TensorId hidden, std::int64_t chunks) {
   const std::int64_t rows = d.batch * d.sequence;
@@ -158,7 +163,8 @@ TensorId chunked_loss(Decoder& d, TensorId hidden, TensorId weight, const std::v
     const std::string suffix = "_" + std::to_string(i);
     const std::int64_t rows = d.tensor(chunks[i]).shape.front();
     const TensorId labels = d.batch_input("labels" + suffix, {rows}, DType::int64);
-    const TensorId logits = d.project("lm_head" + suffix, chunks[i], weight, no_tensor, d.spec.vocab);
+    const TensorId logits =
+        scaled(d, "multiplier" + suffix, d.project("lm_head" + suffix, chunks[i], weight, no_tensor, d.spec.vocab));
     const TensorId loss = LossChain(d, suffix, locals).loss(logits, labels);
     total = total == no_tensor ? loss : d.pointwise(OpKind::add, "total" + suffix, {total, loss});
   }
@@ -182,6 +188,7 @@ TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const 
     const TensorId bias = d.spec.head_bias ? d.weight("lm_head.bias", {d.spec.vocab}) : no_tensor;
     TensorId logits = d.project("lm_head", hidden, weight, bias, d.spec.vocab, Split::head);
     if (d.spec.softcaps) logits = softcap(d, "softcap", logits);
+    logits = scaled(d, "multiplier", logits);
     d.program.program().logits = logits;
     d.begin_layer("loss", "other", false);
     const TensorId labels = d.labels != no_tensor ? d.labels : d.batch_input("labels", tokens, DType::int64);

@@ -234,7 +234,8 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
     parts.push_back(positions);
   }
   if (d.habits.scales_embedding) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
-  const bool scattered = d.divides_tokens && d.spec.rotary;                          // by the look-up
+  if (d.habits.multipliers) parts.back() = x;                // GraniteModel.forward binds its name anew
+  const bool scattered = d.divides_tokens && d.spec.rotary;  // by the look-up
   if (megatron && !scattered) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
   if (d.divides_tokens && !scattered) {
     own.push_back(x);
@@ -258,7 +259,10 @@ TensorId residual_add(Decoder& d, const std::string& part, TensorId x, const Bra
 /// x + branch, between norms where the model has them.
 TensorId after_branch(Decoder& d, const std::string& part, TensorId x, Branch branch) {
   if (d.spec.norms == Norms::around) branch.out = norm(d, part + "_out_norm", branch.out);
+  const TensorId made = branch.out;
+  if (d.habits.multipliers) branch.out = d.pointwise(OpKind::scale, part + "_multiplier", {made});
   const TensorId sum = residual_add(d, part + "_residual", x, branch);
+  if (made != branch.out) d.ends_scope(made);  // a variable of the block until it names the sum
   return d.spec.norms == Norms::after ? norm(d, part + "_norm", sum) : sum;
 }
 

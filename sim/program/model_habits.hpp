@@ -23,12 +23,13 @@ struct ModelHabits {
   bool expands_heads = false;         // one head of keys serves all queries without being repeated
   bool flash_repeats_heads = false;   // Hugging Face up to 4.48: for flash kernels too, which read grouped heads
   bool logits_widen = true;           // Hugging Face's loss takes them as fp32
-  bool scales_embedding = false;      // by sqrt(hidden)
+  bool scales_embedding = false;      // by sqrt(hidden), or a number of the config
+  bool multipliers = false;           // Granite: numbers scale the embedding, each branch and the logits
   bool gain_from_one = false;         // Hugging Face's norms multiply by 1 + weight, in fp32
   bool masked_words = false;          // the head is BERT's: a pooler, or a transform and the words of masked tokens
 };
 
-inline constexpr std::array<ModelHabits, 7> model_habits = {{
+inline constexpr std::array<ModelHabits, 9> model_habits = {{
     {.model_type = "gpt2",
      .fused_qkv = true,
      .conv1d = true,
@@ -40,10 +41,12 @@ inline constexpr std::array<ModelHabits, 7> model_habits = {{
      .softmax_in_fp32 = true,
      .expands_heads = true,
      .logits_widen = false},
+    {.model_type = "qwen", .fused_qkv = true, .logits_widen = false},
     {.model_type = "mistral", .flash_repeats_heads = true},
     {.model_type = "mixtral", .flash_repeats_heads = true},
     {.model_type = "gemma", .scales_embedding = true, .gain_from_one = true},
     {.model_type = "gemma2", .scales_embedding = true, .gain_from_one = true},
+    {.model_type = "granite", .scales_embedding = true, .multipliers = true},
     {.model_type = "bert", .masked_words = true},
 }};
 

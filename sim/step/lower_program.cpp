@@ -113,7 +113,7 @@ void ProgramLowering::emit_static() {
 
 void ProgramLowering::add_parameter(TensorId t, StorageId id) {
   const Tensor& p = tensor(t);
-  optimizer_parameters_.push_back({p.name, *element_count(p.shape), p.layer, p.dtype, id, none});
+  optimizer_parameters_.push_back({p.name, *element_count(p.shape), p.layer, p.dtype, id, none, p.requires_grad});
   parameter_numbers_.resize(program_.storages.size());
   parameter_numbers_[static_cast<std::size_t>(p.storage)] = parameter_tensors_.size();
   parameter_tensors_.push_back(t);

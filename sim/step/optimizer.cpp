@@ -48,6 +48,7 @@ void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerPara
   if (!dtypes_.master || optimizer_.kind == OptimizerKind::none) return;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const OptimizerParameter& p = parameters[i];
+    if (!p.trained) continue;
     states_[i].master =
         emit.initial(p.name + ".master", sized(p.elements, *dtypes_.master), Category::optimizer_state, p.layer);
     emit.step().storages[states_[i].master].outlives_step = true;

@@ -82,8 +82,8 @@ void shape_up(TransformerSpec& spec) {
 
 TransformerSpec any_decoder() {
   TransformerSpec spec;
-  spec.model_type = one_of({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "mixtral",
-                            "deepseek_v3", "gpt_bigcode", "bert", "vit"});
+  spec.model_type = one_of({"gpt2", "llama", "mistral", "qwen", "qwen2", "qwen3", "gemma", "gemma2", "granite", "phi",
+                            "mixtral", "deepseek_v3", "gpt_bigcode", "bert", "vit"});
   const bool gpt2 = spec.model_type == "gpt2";
   spec.layers = number(1, 4);
   spec.kv_heads = number(1, 3);

@@ -72,12 +72,16 @@ TEST_CASE("config: the files in scenarios/configs have the published numbers of 
       {"llama-3.1-405b", 405'853'388'800},
       {"llama-3.2-1b", 1'235'814'400},
       {"mistral-7b", 7'241'732'096},
+      {"qwen-1.8b", 1'836'828'672},
+      {"qwen-7b", 7'721'324'544},
+      {"qwen-14b", 14'167'290'880},
       {"qwen2-0.5b", 494'032'768},
       {"qwen2-7b", 7'615'616'512},
       {"qwen3-0.6b", 596'049'920},
       {"qwen3-8b", 8'190'735'360},
       {"gemma-2b", 2'506'172'416},
       {"gemma-7b", 8'537'680'896},
+      {"powerlm-3b", 3'510'819'072},
       {"gemma-2-2b", 2'614'341'888},
       {"mixtral-8x7b", 46'702'792'704},
       {"qwen3-30b-a3b", 30'532'122'624},
@@ -185,8 +189,9 @@ TEST_CASE("config: what is refused") {
       {"no model type", "{\"hidden_size\": 64}",
        "config.json: error: missing field 'model_type'; expected a Hugging Face config (JSON)"},
       {"an unknown model type", "{\"model_type\": \"mamba\"}",
-       "config.json:1:16: error: unknown model_type 'mamba'; known are: gpt2, llama, mistral, qwen2, qwen3, gemma, "
-       "gemma2, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
+       "config.json:1:16: error: unknown model_type 'mamba'; known are: gpt2, llama, mistral, qwen, qwen2, qwen3, "
+       "gemma, "
+       "gemma2, granite, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
       {"an unknown field", "{" + llama + ",\n \"num_memory_tokens\": 8}",
        "config.json:3:2: error: unknown field \"num_memory_tokens\" for model_type 'llama'; it could change sizes, so "
        "it is not ignored"},

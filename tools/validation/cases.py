@@ -18,13 +18,14 @@ class Case:
     timeline: bool = False  # the figure needs every event
     note: str = ""          # what of the published figure is not in the tensors, and why
     bounded: bool = True    # False: printed, but no bound holds for it; `note` says why
+    excess: float = 0       # published beside `measured`, and named: no error of ours
 
 
 @dataclasses.dataclass
 class Result:
     """What the program gave for a case."""
     summary: dict
-    events: list  # (step, bytes with sign) of the timeline, where the case asked for it
+    events: list  # (step, bytes with sign, category) of the timeline, where the case asked for it
 
     @property
     def peak(self):
@@ -37,12 +38,20 @@ class Result:
     def blocks(self):
         """What torch.cuda counts, blocks of 512 bytes, by step: (peak, level at its end)."""
         peaks, ends, now = {}, {}, 0
-        for step, size in self.events:
+        for step, size, _ in self.events:
             rounded = (abs(size) + 511) // 512 * 512
             now += rounded if size > 0 else -rounded
             peaks[step] = max(peaks.get(step, 0), now)
             ends[step] = now
         return [(peaks[step], ends[step]) for step in sorted(peaks)]
+
+    def most_of(self, category):
+        """The most bytes of a category that are alive at once."""
+        most = now = 0
+        for _, size, kind in self.events:
+            now += size if kind == category else 0
+            most = max(most, now)
+        return most
 
 
 @dataclasses.dataclass

@@ -12,9 +12,9 @@
 
 namespace tidemark {
 
-inline constexpr std::array<std::string_view, 16> transformer_model_types = {
-    "gpt2",    "llama",     "mistral",   "qwen2",       "qwen3",       "gemma",       "gemma2", "phi",
-    "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_bigcode", "bert",   "vit"};
+inline constexpr std::array<std::string_view, 18> transformer_model_types = {
+    "gpt2", "llama",   "mistral",   "qwen",      "qwen2",       "qwen3",       "gemma",       "gemma2", "granite",
+    "phi",  "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_bigcode", "bert",   "vit"};
 
 /// Where a block norms: what goes into each branch; each sum (BERT); what goes in and what comes out (Gemma 2).
 enum class Norms : std::uint8_t { before, after, around };

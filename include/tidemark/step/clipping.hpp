@@ -19,6 +19,7 @@ struct OptimizerParameter {
   DType dtype = DType::float32;
   StorageId storage = no_id;
   StorageId gradient = no_id;  // no_id: no gradient, so it is skipped
+  bool trained = true;         // a frozen one has no master copy
 };
 
 /// per_tensor: torch.nn.utils.clip_grad_norm_ where tensors have no foreach kernels. foreach: the same with them.

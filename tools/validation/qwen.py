@@ -1,0 +1,49 @@
+"""Qwen's README: fine-tuning of Qwen 1.8B, 7B and 14B on one GPU, in GB as its authors read them."""
+from cases import CONFIGS, Case, Table, median_within
+
+GB = 10**9
+# The CUDA context of an A100: the least that nvidia-smi shows over torch's allocated bytes in fms-acceleration's
+# benchmarks (Llama 3 8B, all parameters trained with fused kernels, batch 4), so at most this.
+CONTEXT = 940 << 20
+# ds_config_zero2.json: two buckets of 2e8 gradients in fp16, as overlap_comm asks for a second one.
+BUCKETS = 2 * 200_000_000 * 2
+NOT_EXPLAINED = {
+    "Q-LoRA": "DeepSpeed ZeRO-2's flat buffers beside the buckets are not simulated",
+    "LoRA (emb)": "PEFT keeps a second copy of embedding and head, and their moments are bf16 beside fp32 ones",
+    "Full-parameter": "run under DeepSpeed, whose flat buffers are not simulated",
+}
+
+
+def scenario(row):
+    """finetune.py under the Trainer: bf16 autocast, adapters of rank 64 in fp32 on all products of a block."""
+    out = {"model": {"family": "transformer", "config": str(CONFIGS / f"{row['model']}.json"), "attention": "flash"},
+           "profile": "pytorch-cuda", "batch": {"size": 1, "sequence": int(row["sequence"]), "accumulate": 2},
+           "dtype": {"parameters": "bfloat16", "autocast": "bfloat16"}, "optimizer": "adamw",
+           "policy": {"kind": "full", "checkpointing": "reentrant"}, "device": "a100-80gb",
+           "allocator": {"kind": "cuda_caching", "capacity": "200 GiB"}}
+    if row["method"] == "Full-parameter":
+        out["dtype"] = {"parameters": "bfloat16", "compute": "bfloat16", "master": "float32"}
+        return out
+    out["lora"] = {"rank": 64, "targets": ["qkv_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], "dropout": 0.05}
+    if row["method"] == "LoRA (emb)":
+        out["lora"]["trained"] = ["tokens", "lm_head"]
+    if row["method"] == "Q-LoRA":  # DeepSpeed's fp16 engine: all in fp16 without autocast, its fused Adam on fp32 copies
+        out["dtype"] = {"parameters": "float16", "compute": "float16", "master": "float32"}
+        out["lora"]["dtype"] = "float16"
+        out["optimizer"] = {"kind": "adamw", "fused": True}
+        out["quantization"] = "gptq"
+    return out
+
+
+def cases(rows):
+    """What nvidia-smi would show: the allocator's segments and the context."""
+    for row in rows:
+        beside = CONTEXT + (BUCKETS if row["method"] == "Q-LoRA" else 0)
+        note = NOT_EXPLAINED.get(row["method"], "")
+        yield Case(f"{row['model']}, {row['method']}, {row['sequence']} tokens", float(row["GB"]), scenario(row),
+                   lambda result, beside=beside: (result.summary["reserved_peak_bytes"] + beside) / GB,
+                   bounded=not note, note=note)
+
+
+TABLES = [Table("qwen", "Qwen's README: fine-tuning on one A100", "median 3.5 %", "qwen_finetuning.csv", cases,
+                median_within(0.035), unit="GB")]

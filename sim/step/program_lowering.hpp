@@ -32,6 +32,7 @@ class ProgramLowering {
     std::vector<StorageId> saved;
     StorageId number = none;           // a wrapped number that hooks did not see
     bool recomputed = false;           // filled by a recomputation through saved-tensor hooks
+    std::vector<StorageId> results;    // of the module that begins here, held until this node has run
     std::vector<std::size_t> on_host;  // those of its saved tensors that offload hooks copied to the host
   };
 
@@ -80,6 +81,7 @@ class ProgramLowering {
   // ---- forward and recompute (lower_forward.cpp)
   void emit_run(const Turn& turn);
   void emit_save_only(const Turn& turn);
+  void refill(const Turn& turn);
   void keep_results(const Turn& turn, const std::vector<StorageId>& temps);
   void emit_take(const Turn& turn);
   void bind_aliases(const ProgramOp& op);

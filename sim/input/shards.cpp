@@ -123,10 +123,25 @@ class ShardReader {
                              training_.profile.loop));
   }
 
+  /// Why what is asked at `key` is not simulated; "" when it is.
+  std::string unsimulated_tensor() const {
+    const std::string& kernels = training_.profile.kernels;
+    if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
+    if (!kernels.starts_with("cuda-") && kernels != "transformer-engine")
+      return fmt::format("kernels {}; with those of CUDA it is", kernels);
+    if (spec_->experts.count > 0) return "routed experts";
+    if (spec_->latent.kv_rank > 0) return "latent attention";
+    if (!spec_->causal) return "encoders";
+    if (training_.lora.rank > 0) return "adapters";
+    if (training_.loss.chunks > 1 || training_.loss.fused) return "a loss in chunks or fused with the head";
+    return "";
+  }
+
   void refuse_unsimulated() const {
+    if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
+      map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
     for (const auto& [key, asked] :
-         std::array<std::pair<std::string_view, bool>, 6>{{{"tensor", out_.tensor > 1},
-                                                           {"context", out_.context > 1},
+         std::array<std::pair<std::string_view, bool>, 5>{{{"context", out_.context > 1},
                                                            {"expert", out_.expert > 1},
                                                            {"distributed_optimizer", out_.distributed_optimizer},
                                                            {"sharding", out_.sharding != Sharding::none},

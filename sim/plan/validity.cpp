@@ -47,6 +47,7 @@ class Walk {
   void backward(const PlanStep& step);
   void give_up_inputs(std::int32_t layer);
   void discard_input(std::int32_t layer);
+  void copy_input(const PlanStep& step);
   void require_inputs(std::int32_t layer);
   bool output_is_there(std::int32_t layer);
 
@@ -57,6 +58,7 @@ class Walk {
   std::vector<std::vector<std::int32_t>> reads_;          // by layer: other layers
   std::vector<OutputState> outputs_;                      // by layer
   std::vector<std::int32_t> regions_;                     // by layer: that its forward step names
+  std::vector<bool> inputs_on_host_;                      // by layer, of a chain
   bool model_input_ = true;                               // of a chain
   bool loss_done_ = false;
   std::size_t position_ = 0;
@@ -67,7 +69,8 @@ Walk::Walk(const Plan& plan, const Outline& outline)
       outline_(outline),
       reads_(outline.layers.size()),
       outputs_(outline.layers.size()),
-      regions_(outline.layers.size(), -1) {
+      regions_(outline.layers.size(), -1),
+      inputs_on_host_(outline.layers.size(), false) {
   for (const OutlineLayer& layer : outline.layers) {
     ops_.emplace_back(layer.ops.size());
     readers_.emplace_back(layer.ops.size());
@@ -143,6 +146,20 @@ void Walk::discard_input(std::int32_t layer) {
   if (layer > last + 1) refuse("names layer " + std::to_string(layer) + " of " + std::to_string(last + 1));
   if (!outputs_[index(layer - 1)].plain) refuse("discards what is not there");
   outputs_[index(layer - 1)].plain = false;
+}
+
+void Walk::copy_input(const PlanStep& step) {
+  if (!outline_.is_chain) refuse("copies an input, which has a meaning for chains only");
+  if (step.action == Action::copy_out) {
+    require_inputs(step.layer);
+    inputs_on_host_[index(step.layer)] = true;
+    return;
+  }
+  if (!inputs_on_host_[index(step.layer)]) refuse("brings back what is not on the host");
+  if (step.layer == 0)
+    model_input_ = true;
+  else
+    outputs_[index(step.layer - 1)].plain = true;
 }
 
 void Walk::forward(const PlanStep& step) {
@@ -237,10 +254,12 @@ void Walk::run(const PlanStep& step) {
       // What is dropped is what backward needs; the output itself stays for its readers.
       if (step.action == Action::drop) outputs_[index(step.layer)].plain = true;
       return;
-    case Action::loss:
-    case Action::discard_input:
     case Action::copy_out:
     case Action::copy_in:
+      if (step.keep == Keep::input) copy_input(step);
+      return;
+    case Action::loss:
+    case Action::discard_input:
       return;
   }
 }

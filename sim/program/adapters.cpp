@@ -69,7 +69,7 @@ TensorId quantized_linear(Decoder& d, std::string_view part, TensorId x, std::in
   Attributes attributes;
   attributes.implementation = std::string(quantization_names[static_cast<std::size_t>(d.training.quantization)]);
   const DType in = d.tensor(x).dtype;
-  const TensorId result = d.project(part, x, weight, bias, out, std::move(attributes));
+  const TensorId result = d.project(part, x, weight, bias, out, Split::none, std::move(attributes));
   return d.cast(path + ".output_cast", result, in);  // Linear4bit.forward: out.to(inp_dtype)
 }
 

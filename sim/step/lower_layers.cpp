@@ -54,7 +54,8 @@ class LayerWalk {
   void drop(const PlanStep& step);
   void discard_input(std::int32_t layer);
   void discard_saved(std::int32_t layer);
-  void begin_copy(const PlanStep& step, std::string_view kind, Stream stream);
+  void begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes);
+  void copy_input(const PlanStep& step);
   void copy_out(const PlanStep& step);
   void wait_for_arrival(StorageId id, Stream stream);
   void copy_in(const PlanStep& step);
@@ -75,6 +76,7 @@ class LayerWalk {
   std::vector<bool> backward_done_;                                // by layer
   std::vector<LayerPart> backward_so_far_;                         // by layer: `whole` when none of its parts has come
   std::vector<std::optional<std::uint32_t>> moved_out_;            // by layer: when its copy to the host has ended
+  std::vector<bool> inputs_on_host_;                               // by layer
   std::vector<std::pair<StorageId, std::uint32_t>> on_their_way_;  // back: read only after the event
   std::vector<std::int32_t> made_in_;                              // by value: the region whose run made it; -1 is none
 };
@@ -92,6 +94,7 @@ void LayerWalk::run(int steps) {
     backward_so_far_.assign(graph_.layers.size(), LayerPart::whole);
     made_in_.assign(graph_.layers.size() + 1, -1);
     moved_out_.assign(graph_.layers.size(), std::nullopt);
+    inputs_on_host_.assign(graph_.layers.size(), false);
     for (position_ = 0; position_ < plan_.steps.size(); ++position_) {
       try {
         plan_step(plan_.steps[position_]);
@@ -129,9 +132,9 @@ void LayerWalk::plan_step(const PlanStep& step) {
     case Action::discard_saved:
       return discard_saved(step.layer);
     case Action::copy_out:
-      return copy_out(step);
+      return step.keep == Keep::input ? copy_input(step) : copy_out(step);
     case Action::copy_in:
-      return copy_in(step);
+      return step.keep == Keep::input ? copy_input(step) : copy_in(step);
   }
 }
 
@@ -333,7 +336,7 @@ void LayerWalk::wait_for_arrival(StorageId id, Stream stream) {
   });
 }
 
-void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream) {
+void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes) {
   const std::string name = op_name(kind, step.layer);
   if (part(step) != LayerPart::whole)
     throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
@@ -341,12 +344,30 @@ void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream s
   StepOp& op = emit_.step().ops.back();
   op.stream = stream;
   op.has_time = false;
-  op.moved = counts_.saved[static_cast<std::size_t>(step.layer)];
+  op.moved = bytes;
+}
+
+/// Checkpoints of two levels (Herrmann and Pallez 2020): the layer's input is copied, nothing runs meanwhile, and the
+/// copy on the host stays, to be read again.
+void LayerWalk::copy_input(const PlanStep& step) {
+  const std::int32_t value = step.layer;
+  const bool out = step.action == Action::copy_out;
+  const std::string name = op_name(out ? "Outx" : "Inx", step.layer);
+  if (!graph_.is_chain) throw InputError(name + " copies an input, which has a meaning for chains only");
+  if (!out && !inputs_on_host_[static_cast<std::size_t>(value)])
+    throw InputError(name + " brings back what is not on the host; expected " + op_name("Outx", step.layer) +
+                     " before it");
+  begin_copy(step, out ? "Outx" : "Inx", out ? Stream::copy_out : Stream::copy_in,
+             counts_.plain[static_cast<std::size_t>(value)]);
+  const StorageId id = out ? store_.read(value, name) : store_.make_plain(value, holders_of(value), name);
+  wait_for_arrival(id, Stream::copy_out);
+  emit_.copy_and_wait({id});
+  inputs_on_host_[static_cast<std::size_t>(value)] = true;
 }
 
 /// What a layer saved goes to the host, its output with it; the device's storage is free when the copy has ended (M9).
 void LayerWalk::copy_out(const PlanStep& step) {
-  begin_copy(step, "Out", Stream::copy_out);
+  begin_copy(step, "Out", Stream::copy_out, counts_.saved[static_cast<std::size_t>(step.layer)]);
   const StorageId saved = store_.read_saved(step.layer, op_name("Out", step.layer));
   wait_for_arrival(saved, Stream::copy_out);
   emit_.copy({saved});
@@ -360,7 +381,7 @@ void LayerWalk::copy_in(const PlanStep& step) {
   if (!moved)
     throw InputError(op_name("In", step.layer) + " brings back what is not on the host; expected " +
                      op_name("Out", step.layer) + " before it");
-  begin_copy(step, "In", Stream::copy_in);
+  begin_copy(step, "In", Stream::copy_in, counts_.saved[static_cast<std::size_t>(step.layer)]);
   const StorageId saved = store_.make_saved(step.layer, op_name("In", step.layer));
   emit_.wait(*moved, Stream::copy_in);
   emit_.copy({saved});

@@ -187,10 +187,9 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:3:27: error: 'micro_batches' is 8, but batch.accumulate is 4; leave one of them out"},
       {"weights above the whole", "model: {family: chain, layers: 1, backward_time: 1 ns, weight_time: 2 ns}",
        "s.yaml:1:69: error: layer 0: 'weight_time' is above 'backward_time', of which it is a part"},
-      {"a planner of later", chain + "policy: {kind: rotor}",
-       "s.yaml:2:16: error: policy 'rotor' is not available yet; available are: none, full, interval, sqrt, "
-       "sequential, "
-       "block, whole, selective, rule, plan"},
+      {"a planner's name", chain + "policy: {kind: rotor}",
+       "s.yaml:2:16: error: 'rotor' is a planner; expected a rule, or the plan that tidemark plan --method rotor "
+       "writes"},
   });
   CHECK(error_of(chain + "parallel: {}\nallocator: live\nconvention: framework\nprofile: ideal") == "");
 }

@@ -12,7 +12,9 @@ namespace tidemark {
 
 /// forward and recompute run ops; `loss` runs what follows the last block (chains: the loss); drop lets saved tensors
 /// go; discard_input lets the layer's input go (rotor's Dx3, on layer 3; the loss's input has the number of layers),
-/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3).
+/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3). copy_out moves to the host what the layer saved,
+/// and copy_in moves it back; with Keep::input they copy the layer's input, which stays on the host to the end of the
+/// step.
 enum class Action : std::uint8_t {
   forward,
   recompute,

@@ -90,6 +90,14 @@ const std::array config_fields = {
     ConfigField{"qk_nope_head_dim", &Fields::nope_dim, deepseek_types},
     ConfigField{"qk_rope_head_dim", &Fields::rope_dim, deepseek_types},
     ConfigField{"v_head_dim", &Fields::value_dim, deepseek_types},
+    ConfigField{"num_layers", &Fields::layers, "t5"},
+    ConfigField{"num_decoder_layers", &Fields::decoder_layers, "t5"},
+    ConfigField{"d_model", &Fields::hidden, "t5"},
+    ConfigField{"num_heads", &Fields::heads, "t5"},
+    ConfigField{"d_kv", &Fields::head_dim, "t5"},
+    ConfigField{"d_ff", &Fields::ffn_hidden, "t5"},
+    ConfigField{"dropout_rate", &Fields::hidden_dropout, "t5"},
+    ConfigField{"relative_attention_num_buckets", &Fields::position_buckets, "t5"},
 };
 
 /// Whole numbers that may be zero.
@@ -145,7 +153,9 @@ constexpr auto harmless_fields = std::to_array<std::string_view>(
      // Gemma 2's scale, BERT's and ViT's remainder
      "query_pre_attn_scalar", "layer_norm_eps", "cache_implementation", "encoder_stride", "pooler_act",
      "pooler_output_size", "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
-     "pooler_size_per_head", "pooler_type", "use_mean_pooling", "image_mean", "image_std"});
+     "pooler_size_per_head", "pooler_type", "use_mean_pooling", "image_mean", "image_std",
+     // T5: how far its buckets reach, and what follows from feed_forward_proj
+     "relative_attention_max_distance", "initializer_factor", "dense_act_fn", "is_gated_act", "output_past"});
 
 bool contains_word(std::string_view words, std::string_view word) {
   while (!words.empty()) {
@@ -200,11 +210,23 @@ void check_fixed(const Field& field, std::string_view modelled) {
     field.fail(fmt::format("'{}' {} is not modelled; only {} is", field.key->name, shown(*field.value), modelled));
 }
 
+/// "relu", "gated-gelu": T5's gate and activation in one word. Its gated gelu has always meant gelu_new.
+void read_feed_forward(Fields& fields, const Field& field) {
+  const std::string written = text(field);
+  const bool gated = written.starts_with("gated-");
+  const std::string name = gated ? written.substr(6) : written;
+  fields.gated_ffn = {gated, field.where(), false};
+  fields.activation = {gated && name == "gelu" ? "gelu_new" : name, field.where(), false};
+}
+
 void read_field(Fields& fields, const std::string& type, const DocEntry& entry) {
   const std::string& name = entry.key->text;
   const Key key{name};
   const Field field{&key, entry.value};
   if (name == "model_type" || std::ranges::find(harmless_fields, name) != harmless_fields.end()) return;
+  if (type == "t5" && name == "feed_forward_proj") return read_feed_forward(fields, field);
+  if (type == "t5" && name == "is_encoder_decoder") return check_fixed(field, "true");
+  if (type == "t5" && name == "classifier_dropout") return;
   const bool read_for_phi = type == "phi" && name == "partial_rotary_factor";
   for (const auto& [fixed, modelled] : fixed_fields)
     if (fixed == name && !read_for_phi) return check_fixed(field, modelled);
@@ -283,6 +305,7 @@ DecoderFields read_config(const std::string& path, const std::string& override_t
   for (auto* dropout : {&out.embedding_dropout, &out.attention_dropout, &out.residual_dropout})
     if (!dropout->value) *dropout = {defaults.dropout, {path}};
   if (out.hidden_dropout.value) out.embedding_dropout = out.residual_dropout = out.hidden_dropout;
+  if (type == "t5" && out.hidden_dropout.value) out.attention_dropout = out.hidden_dropout;
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "import_parts.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/quantities.hpp"
+#include "tidemark/plan/discards.hpp"
 
 namespace tidemark {
 namespace {
@@ -228,26 +229,31 @@ class Megatron {
     return out;
   }
 
+  /// A layer with experts has no `mlp`, one without no `moe`: both are what stands under "mlp" here.
   std::string selective(const std::vector<std::string>& names) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> known = {
-        {{"core_attn", "core_attn"}, {"mlp", "mlp"}, {"moe", "experts"}, {"shared_experts", "shared_experts"}}};
-    constexpr std::array<std::string_view, 3> discarding = {"layernorm", "moe_act", "mla_up_proj"};
-    std::string patterns;
+    constexpr std::array<std::string_view, 7> modules_known = {"core_attn", "mlp",     "moe",        "shared_experts",
+                                                               "layernorm", "moe_act", "mla_up_proj"};
+    const bool experts = settings_.integer("num-experts", 0) > 0;
+    std::vector<std::string> again, discarded;
     for (const std::string& name : names) {
-      const auto* found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == name; });
-      if (found != known.end()) {
-        patterns += (patterns.empty() ? "" : ", ") + std::string(found->second);
-      } else if (std::find(discarding.begin(), discarding.end(), name) != discarding.end()) {
-        out_.unused.push_back("--recompute-modules: " + name + " (its output is discarded, which is not modelled)");
-      } else {
-        throw InputError(
-            settings_.where("recompute-modules"),
-            fmt::format("recompute module '{}' is not known; known are core_attn, mlp, moe, shared_experts, "
-                        "layernorm, moe_act, mla_up_proj",
-                        name));
-      }
+      if (std::ranges::find(modules_known, name) == modules_known.end())
+        throw InputError(settings_.where("recompute-modules"),
+                         fmt::format("recompute module '{}' is not known; known are {}", name,
+                                     joined({modules_known.begin(), modules_known.end()})));
+      const bool of_experts = name == "moe" || name == "shared_experts" || name == "moe_act";
+      const bool absent = name == "mla_up_proj" || (experts ? name == "mlp" : of_experts);
+      if (absent)
+        out_.unused.push_back("--recompute-modules: " + name + " (the model has none)");
+      else if (std::ranges::find(discarding_modules, name) != discarding_modules.end())
+        discarded.push_back(name);
+      else
+        again.push_back(name == "moe" ? "mlp" : name);
     }
-    return patterns.empty() ? "none" : "{kind: selective, recompute: [" + patterns + "]}";
+    if (again.empty() && discarded.empty()) return "none";
+    std::string out = "{kind: selective";
+    if (!again.empty()) out += ", recompute: [" + joined(again) + "]";
+    if (!discarded.empty()) out += ", discard: [" + joined(discarded) + "]";
+    return out + "}";
   }
 
   /// Degrees of one rank. How many replicas there are is not among the arguments: it is what the job's ranks leave.

@@ -151,6 +151,8 @@ std::vector<Block> policy_blocks() {
       policy_block("selective",
                    {{"recompute", Type::texts, "none", "Ops that run again, by kind or by a part of their name."},
                     {"keep", Type::texts, "none", "Ops whose results stay; without `recompute` all others run again."},
+                    {"discard", Type::texts, "none",
+                     "Megatron's modules whose outputs are dropped after use: layernorm, moe_act, mla_up_proj."},
                     {"layers", Type::ranges, "all", "Blocks it holds for, such as \"0-11\"; without patterns whole."},
                     {"every", Type::integer, "1", "Every n-th of those blocks."},
                     {"interval", Type::integer, "1", "Neighbouring blocks that share a region."}}),
@@ -168,6 +170,7 @@ std::vector<Block> setting_blocks() {
        "",
        {{"size", Type::integer, "1", "Sequences of one micro-batch. Transformers only."},
         {"sequence", Type::integer, "1", "Tokens of a sequence. Transformers only."},
+        {"target", Type::integer, "sequence", "Tokens of a decoder's sequence behind an encoder (T5)."},
         {"accumulate", Type::integer, "1", "Micro-batches a step. Not for chains and graphs."}}},
       {"dtype",
        "",
@@ -334,7 +337,8 @@ std::vector<Block> plan_blocks() {
          "all",
          "What it leaves for backward; of a copy, what it moves.",
          {"none", "input", "all"}},
-        {"region", Type::integer, "none", "Steps of one region share a number."}}},
+        {"region", Type::integer, "none", "Steps of one region share a number."},
+        {"refill", Type::boolean, "false", "recompute: results are copied into the storages that forward gave up."}}},
   };
 }
 

@@ -155,6 +155,8 @@ Block transformer_block() {
           {"nope_dim", Type::integer, "the config's", "DeepSeek: the part of a head that is not rotated."},
           {"rope_dim", Type::integer, "the config's", "DeepSeek: the part that is."},
           {"value_dim", Type::integer, "the config's", "DeepSeek: width of a head of values."},
+          {"decoder_layers", Type::integer, "the config's, or layers", "T5: blocks of the decoder; `layers` encode."},
+          {"position_buckets", Type::integer, "the config's, or 32", "T5: distances that have a bias of their own."},
       }};
 }
 

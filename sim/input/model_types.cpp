@@ -118,6 +118,18 @@ ModelType vit() {
                       .image = {224, 16, 3}});
 }
 
+/// v1.1 and FLAN say feed_forward_proj: gated-gelu, and do not tie the head.
+ModelType t5() {
+  return {.name = "t5",
+          .rotary = false,
+          .gated_ffn = false,
+          .activation = "relu",
+          .tied = true,
+          .head_dim = 64,
+          .dropout = 0.1,
+          .encoder_decoder = true};
+}
+
 const std::vector<ModelType>& model_types() {
   static const std::vector<ModelType> all = {
       gpt2(),
@@ -147,6 +159,7 @@ const std::vector<ModelType>& model_types() {
       gpt_bigcode(),
       bert(),
       vit(),
+      t5(),
   };
   return all;
 }

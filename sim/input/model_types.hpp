@@ -33,6 +33,7 @@ struct ModelType {
   bool has_experts = false;
   bool latent = false;
   Image image = {};
+  bool encoder_decoder = false;
 };
 
 /// Throws InputError, at `where`, naming the known types.

@@ -121,6 +121,9 @@ PlanStep read_step(const DocPtr& node, const Layers& layers) {
   }
   if (const auto region = map.optional("region"))
     step.region = static_cast<std::int32_t>(whole_number(*region, 0, max_region));
+  step.refills = map.get("refill", boolean, step.refills);
+  if (step.refills && (step.action != Action::recompute || step.ops.empty()))
+    map.optional("refill")->fail("'refill' is for a recompute of some ops");
   return step;
 }
 
@@ -170,6 +173,7 @@ std::string step_line(const PlanStep& step, const Layers& layers) {
   if (!ops.empty()) out += ", ops: [" + ops + "]";
   if (step.keep != Keep::all) out += fmt::format(", keep: {}", keep_names[static_cast<std::size_t>(step.keep)]);
   if (step.region >= 0) out += fmt::format(", region: {}", step.region);
+  if (step.refills) out += ", refill: true";
   return out + "}\n";
 }
 

@@ -8,6 +8,7 @@
 #include "tidemark/input/plan_file.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/settings.hpp"
+#include "tidemark/plan/discards.hpp"
 
 namespace tidemark {
 namespace {
@@ -39,6 +40,12 @@ policy::Selective selective(const YamlMap& map) {
   out.layers = map.get("layers", ranges, out.layers);
   out.every = map.get("every", count, out.every);
   out.interval = map.get("interval", count, out.interval);
+  out.discard = map.get("discard", texts, out.discard);
+  if (const auto field = map.optional("discard"))
+    for (const std::string& module : out.discard)
+      if (std::ranges::find(discarding_modules, module) == discarding_modules.end())
+        field->fail(fmt::format("'{}' is no module that discards its output; known are: {}", module,
+                                joined({discarding_modules.begin(), discarding_modules.end()})));
   return out;
 }
 

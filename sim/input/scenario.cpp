@@ -137,6 +137,8 @@ class ScenarioReader {
         "size", [](const Field& f) { return positive_integer(f); }, batch.size);
     batch.sequence = map->get(
         "sequence", [](const Field& f) { return positive_integer(f); }, batch.sequence);
+    batch.target = map->get(
+        "target", [](const Field& f) { return positive_integer(f); }, batch.target);
     batch.accumulate = map->get(
         "accumulate", [](const Field& f) { return static_cast<int>(positive_integer(f, max_micro_batches)); },
         batch.accumulate);
@@ -270,6 +272,10 @@ class ScenarioReader {
                                sequence, rows));
       return read.spec;
     }
+    if (read.spec.both.decoder_layers > 0) return read.spec;
+    if (const auto map = sub("batch"))
+      if (const auto target = map->optional("target"))
+        target->fail(fmt::format("'target' has no meaning for model_type '{}'", read.spec.model_type));
     if (!read.spec.rotary && sequence > read.spec.max_positions)
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
                                           read.spec.max_positions));

@@ -28,7 +28,7 @@ struct IntegerKey {
   Given<std::int64_t> Fields::*member;
   std::int64_t (*read)(const Field&) = extent;
 };
-constexpr std::array<IntegerKey, 23> integer_keys = {{
+constexpr std::array<IntegerKey, 25> integer_keys = {{
     {"layers", &Fields::layers},
     {"hidden", &Fields::hidden},
     {"heads", &Fields::heads},
@@ -52,6 +52,8 @@ constexpr std::array<IntegerKey, 23> integer_keys = {{
     {"nope_dim", &Fields::nope_dim},
     {"rope_dim", &Fields::rope_dim},
     {"value_dim", &Fields::value_dim},
+    {"decoder_layers", &Fields::decoder_layers},
+    {"position_buckets", &Fields::position_buckets},
 }};
 
 void override_inline(Fields& fields, const YamlMap& model) {
@@ -155,6 +157,10 @@ void check_meant(const ModelType& type, const YamlMap& model) {
             "dense_first", "imbalance", "capacity_factor", "pad_to_capacity"});
   if (!type.latent) refuse({"query_rank", "kv_rank", "nope_dim", "rope_dim", "value_dim"});
   if (type.latent) refuse({"head_dim", "rotary_dim", "qk_norm", "positions"});
+  if (!type.encoder_decoder) refuse({"decoder_layers", "position_buckets"});
+  if (type.encoder_decoder)
+    refuse({"kv_heads", "max_positions", "qkv_bias", "projection_bias", "ffn_bias", "qk_norm", "norm", "positions",
+            "rotary_dim"});
   if (!type.causal) refuse({"positions", "rotary_dim"});
   if (type.image.size == 0) refuse({"image_size", "patch_size", "channels"});
 }
@@ -233,6 +239,13 @@ TransformerModel read_transformer(const YamlMap& model) {
   if (spec.rotary && !type.latent) spec.rotary_dim = rotated(spec, fields);
   if (type.has_experts) spec.experts = experts_of(type, fields, model, spec.ffn_hidden);
   if (type.latent) spec.latent = latent_of(fields, model);
+  if (type.encoder_decoder) {
+    spec.both.decoder_layers = fields.decoder_layers.value.value_or(spec.layers);
+    spec.both.buckets = fields.position_buckets.value.value_or(32);
+    if (spec.attention != "eager")
+      model.optional("attention")->fail("t5 has attention: eager only, as its scores have a bias");
+    if (spec.head != "lm") model.optional("head")->fail("t5 has head: lm only");
+  }
   if (type.image.size > 0) {
     spec.image.size = fields.image_size.value.value_or(type.image.size);
     spec.image.patch = fields.patch_size.value.value_or(type.image.patch);

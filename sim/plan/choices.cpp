@@ -23,6 +23,7 @@ class Chooser {
   Chooser(const Outline& outline, bool views_along)
       : outline_(outline), blocks_(block_layers(outline)), views_along_(views_along) {
     for (const OutlineLayer& layer : outline.layers) out_.ops.emplace_back(layer.ops.size(), OpChoice::hold);
+    out_.discards.resize(outline.layers.size());
   }
 
   /// In regions that are known, ops are chosen: all of them, or those of a selective policy.
@@ -71,6 +72,7 @@ class Chooser {
         }))
       out_.regions.push_back(layers);
   }
+  void discard(const std::vector<std::string>& modules, std::int32_t layer);
   void bind_in_place(std::int32_t layer);
   void take_views_along(std::int32_t layer, const std::vector<std::int32_t>& region);
 
@@ -111,8 +113,13 @@ void Chooser::take_views_along(std::int32_t layer, const std::vector<std::int32_
 }
 
 void Chooser::check_selective(const policy::Selective& p) const {
-  if (p.recompute.empty() && p.keep.empty() && p.layers.empty() && p.every == 1)
-    throw InputError("policy selective selects nothing; expected 'recompute', 'keep', 'layers' or 'every'");
+  if (p.recompute.empty() && p.keep.empty() && p.layers.empty() && p.every == 1 && p.discard.empty())
+    throw InputError("policy selective selects nothing; expected 'recompute', 'keep', 'discard', 'layers' or 'every'");
+  if (p.interval > 1 && !p.discard.empty())
+    throw InputError("modules that discard their output are a block's own; expected no 'interval'");
+  for (const std::string& module : p.discard)
+    if (std::ranges::all_of(blocks_, [&](std::int32_t layer) { return discards(module, at(outline_, layer)).empty(); }))
+      throw InputError("'discard': no block has the module '" + module + "'");
   check_patterns(p.recompute, outline_, blocks_);
   check_patterns(p.keep, outline_, blocks_);
 }
@@ -122,10 +129,36 @@ void Chooser::select(const policy::Selective& p, const std::vector<std::int32_t>
   for (const std::int32_t layer : region)
     for (std::size_t k = 0; k < ops_of(layer).size(); ++k) {
       const OutlineOp& op = at(outline_, layer).ops[k];
-      const bool kept = keep.next(op), dropped = recompute.next(op) || p.recompute.empty();
+      const bool all = p.recompute.empty() && p.discard.empty();
+      const bool kept = keep.next(op), dropped = recompute.next(op) || all;
       if (dropped) ops_of(layer)[k] = kept ? OpChoice::cached : OpChoice::rerun;
     }
+  for (const std::int32_t layer : region) discard(p.discard, layer);
   close_region(region);
+}
+
+/// Who reads what is discarded, a view of it too, looks it up when its own backward runs. What runs again anyway need
+/// not be discarded.
+void Chooser::discard(const std::vector<std::string>& modules, std::int32_t layer) {
+  auto& choices = ops_of(layer);
+  const auto& ops = at(outline_, layer).ops;
+  for (const std::string& module : modules)
+    for (Discard& found : discards(module, at(outline_, layer))) {
+      std::erase_if(found.ops, [&](std::int32_t k) { return choices[static_cast<std::size_t>(k)] != OpChoice::hold; });
+      if (found.ops.empty()) continue;
+      for (const std::int32_t k : found.ops) choices[static_cast<std::size_t>(k)] = OpChoice::rerun;
+      for (auto k = static_cast<std::size_t>(found.ops.front()); k < ops.size(); ++k) {
+        if (choices[k] == OpChoice::rerun) continue;
+        const bool reads = std::ranges::any_of(ops[k].inputs, [&](const OpRef& input) {
+          return input.layer == layer && std::ranges::find(found.ops, input.op) != found.ops.end();
+        });
+        if (!reads) continue;
+        choices[k] = is_view(ops[k]) ? OpChoice::rerun : OpChoice::cached;
+        if (is_view(ops[k])) found.ops.push_back(static_cast<std::int32_t>(k));
+      }
+      std::ranges::sort(found.ops);
+      out_.discards[static_cast<std::size_t>(layer)].push_back(std::move(found));
+    }
 }
 
 /// A layer of a type is asked about as a whole. In a block, the ops under "attention" are asked about as attention and

@@ -64,6 +64,9 @@ class Ordering {
   OpRef named_op(const std::vector<std::int32_t>& layers) const;
   void ops_taken_by(OpRef op, std::int32_t region, std::set<OpRef>& out) const;
   void place(OpRef before, std::int32_t layer, std::vector<std::int32_t> ops, Keep keep, std::int32_t region);
+  std::span<const Discard> discards_of(std::int32_t layer) const;
+  void place_discards();
+  bool is_discarded(OpRef op) const;
 
   const Choices& choices_;
   const Policy& policy_;
@@ -144,7 +147,29 @@ void Ordering::place(OpRef before, std::int32_t layer, std::vector<std::int32_t>
   before_[before].push_back({Action::recompute, layer, std::move(ops), keep, region});
 }
 
+/// Of one layer; choices that no policy made have none.
+std::span<const Discard> Ordering::discards_of(std::int32_t layer) const {
+  const auto i = static_cast<std::size_t>(layer);
+  return i < choices_.discards.size() ? std::span<const Discard>(choices_.discards[i]) : std::span<const Discard>();
+}
+
+bool Ordering::is_discarded(OpRef op) const {
+  return std::ranges::any_of(discards_of(op.layer), [&](const Discard& discard) {
+    return std::ranges::binary_search(discard.ops, op.op);
+  });
+}
+
+void Ordering::place_discards() {
+  for (std::int32_t layer = 0; layer < static_cast<std::int32_t>(outline_.layers.size()); ++layer)
+    for (const Discard& discard : discards_of(layer)) {
+      const OpRef before{layer, discard.before};
+      place(before, layer, discard.ops, Keep::all, region_of(layer));
+      before_[before].back().refills = true;
+    }
+}
+
 void Ordering::place_recomputes() {
+  place_discards();
   if (policy_.schedule == RecomputeSchedule::just_in_time) return place_just_in_time();
   std::vector<std::int32_t> all_layers(outline_.layers.size());
   std::iota(all_layers.begin(), all_layers.end(), 0);
@@ -174,7 +199,7 @@ void Ordering::place_region(const std::vector<std::int32_t>& layers, OpRef befor
   for (const std::int32_t layer : layers) {
     std::vector<std::int32_t> ops;
     for (std::int32_t k = 0; k < op_count(layer); ++k)
-      if (choice({layer, k}) == OpChoice::rerun) ops.push_back(k);
+      if (choice({layer, k}) == OpChoice::rerun && !is_discarded({layer, k})) ops.push_back(k);
     if (!ops.empty()) place(before, layer, std::move(ops), Keep::all, region_of(layer));
   }
 }
@@ -289,6 +314,11 @@ void check_settings(const Choices& choices, const Policy& policy) {
     throw InputError("schedule on_grad_of needs the name of an op in 'on_grad_of'");
   if (policy.schedule != RecomputeSchedule::on_grad_of && !policy.on_grad_of.empty())
     throw InputError("'on_grad_of' has a meaning with schedule on_grad_of only");
+  const bool discards = std::ranges::any_of(choices.discards, [](const auto& of) { return !of.empty(); });
+  if (discards &&
+      (policy.schedule != RecomputeSchedule::per_segment || policy.checkpointing.kind != Checkpointing::Kind::direct))
+    throw InputError(
+        "'discard' says itself when a module runs again; expected schedule per_segment and checkpointing direct");
   if (policy.nested.empty()) return;
   if (policy.schedule != RecomputeSchedule::per_segment)
     throw InputError("'nested' has a meaning with schedule per_segment only");

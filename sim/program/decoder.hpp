@@ -147,6 +147,8 @@ TensorId encoder_embedding(Decoder& d, TensorId& token_table, std::vector<Tensor
 /// The head's projection and the loss after it; `hidden` has been normed. `locals` are the variables of a model that
 /// makes the loss itself (Megatron): they end when it returns.
 TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const std::vector<TensorId>& locals);
+/// T5 as a whole: both stacks, the head and the loss.
+TensorId encoder_decoder_loss(Decoder& d);
 /// One class a sequence.
 TensorId classification_loss(Decoder& d, TensorId hidden);
 /// BERT: each token's word.

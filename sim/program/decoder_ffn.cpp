@@ -87,7 +87,8 @@ OpKind activation_kind(const std::string& name) {
 
 Branch feed_forward(Decoder& d, const std::string& name, TensorId x, std::int64_t width) {
   const Part part = {name, width};
-  const TensorId inner = d.spec.gated_ffn ? gated(d, part, x) : plain(d, part, x);
+  TensorId inner = d.spec.gated_ffn ? gated(d, part, x) : plain(d, part, x);
+  if (d.habits.inner_dropout) inner = d.dropout(part.of("dropout"), inner, d.spec.residual_dropout);
   Branch branch;
   if (d.is(ModelCode::megatron)) {
     const TensorId weight = d.weight(part.of("down_proj.weight"), {d.spec.hidden, width});
@@ -95,7 +96,7 @@ Branch feed_forward(Decoder& d, const std::string& name, TensorId x, std::int64_
     branch.out = d.project(part.of("down_proj"), inner, weight, no_tensor, d.spec.hidden, Split::row);
   } else {
     branch.out = d.linear(part.of("down_proj"), inner, d.spec.hidden, d.spec.ffn_bias, Split::row);
-    branch.out = d.dropout(part.of("dropout"), branch.out, d.spec.residual_dropout);
+    if (!d.habits.inner_dropout) branch.out = d.dropout(part.of("dropout"), branch.out, d.spec.residual_dropout);
   }
   d.ends_scope(x);
   return branch;

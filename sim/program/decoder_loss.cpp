@@ -71,11 +71,12 @@ class LossChain {
   TensorId huggingface(TensorId logits, TensorId labels) {
     const std::string& version = d_.training.transformers;
     // GPT2LMHeadModel and GPTBigCodeForCausalLM take the logits as they are; cross_entropy is fp32 under autocast.
-    const TensorId wide = !d_.habits.logits_widen && version != "4.49" ? as_asked(logits) : widened(logits);
+    const bool as_they_are = !d_.habits.logits_widen && (version != "4.49" || !d_.habits.shifts_labels);
+    const TensorId wide = as_they_are ? as_asked(logits) : widened(logits);
     const TensorId named = version == "4.45" ? wide : logits;
     d_.program.program().logits = named;
-    const TensorId loss = d_.tensor(wide).shape.size() == 2
-                              ? log_softmax_and_nll(wide, labels)  // chunks: labels are shifted
+    const bool given = d_.tensor(wide).shape.size() == 2 || !d_.habits.shifts_labels;
+    const TensorId loss = given               ? log_softmax_and_nll(wide, labels)  // chunks: labels are shifted
                           : version == "4.49" ? labels_shifted(wide, labels)
                                               : logits_shifted(wide, labels);
     d_.ends_scope(wide);

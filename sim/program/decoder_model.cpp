@@ -95,6 +95,13 @@ void check_parts(const TransformerSpec& spec) {
     check_divides("patch_size", image.patch, "image_size", image.size);
   }
   if (spec.head == "classification") check_positive("labels", spec.labels);
+  if ((spec.model_type == "t5") != (spec.both.decoder_layers != 0)) refuse("t5 has an encoder and a decoder");
+  if (spec.both.decoder_layers == 0) return;
+  check_positive("decoder_layers", spec.both.decoder_layers, most_layers);
+  check_positive("position_buckets", spec.both.buckets, 1 << 20);
+  if (spec.attention != "eager") refuse("t5 has attention: eager only, as its scores have a bias");
+  if (spec.head != "lm") refuse("t5 has head: lm only");
+  if (spec.kv_heads != spec.heads) refuse("t5 has as many kv_heads as heads");
 }
 
 void check_settings(const TransformerSpec& spec) {
@@ -112,6 +119,10 @@ void check_settings(const TransformerSpec& spec) {
   check_probability("residual_dropout", spec.residual_dropout);
 }
 
+bool has_position_table(const TransformerSpec& spec) {
+  return !spec.rotary && spec.image.size == 0 && spec.both.decoder_layers == 0;
+}
+
 /// The spec with what is left open filled, once it is known to make sense.
 TransformerSpec checked(TransformerSpec spec) {
   check_sizes(spec);
@@ -126,15 +137,28 @@ TransformerSpec checked(TransformerSpec spec) {
   if (spec.rotary && rotated % 2 != 0) refuse("rotary positions need an even head_dim, not " + std::to_string(rotated));
   if (rotated > spec.head_dim)
     refuse("rotary_dim " + std::to_string(rotated) + " is above head_dim " + std::to_string(spec.head_dim));
-  if (!spec.rotary && spec.image.size == 0) check_positive("max_positions", spec.max_positions);
+  if (has_position_table(spec)) check_positive("max_positions", spec.max_positions);
   return spec;
+}
+
+/// What T5's code does otherwise, or not at all.
+void check_encoder_decoder(const Training& training) {
+  const std::string& code = training.profile.model_code;
+  if (training.batch.target != 0) check_positive("batch.target", training.batch.target);
+  if (code != "reference" && code != "huggingface")
+    refuse("model_type 't5' has the model codes reference and huggingface only");
+  if (training.dtypes.compute == DType::float16)
+    refuse("t5 in float16 clamps each block's sums, which is not modelled; bfloat16 and float32 are");
 }
 
 void check_training(const TransformerSpec& spec, const Training& training) {
   check_positive("batch size", training.batch.size);
   check_positive("sequence", training.batch.sequence);
   check_positive("loss.chunks", training.loss.chunks);
-  if (!spec.rotary && spec.image.size == 0 && training.batch.sequence > spec.max_positions)
+  const bool both = spec.both.decoder_layers > 0;
+  if (training.batch.target != 0 && !both) refuse("'batch.target' is for an encoder and decoder");
+  if (both) check_encoder_decoder(training);
+  if (has_position_table(spec) && training.batch.sequence > spec.max_positions)
     refuse("sequence " + std::to_string(training.batch.sequence) + " is above the " +
            std::to_string(spec.max_positions) + " learned positions");
   const auto tokens = checked_product(training.batch.size, rows_of_a_sequence(spec, training));
@@ -352,11 +376,26 @@ Training as_computed(Training training) {
 
 }  // namespace
 
+namespace {
+
+Program encoder_decoder(Decoder& d, const BlockRange& range) {
+  if (range.count != d.spec.layers) refuse("an encoder-decoder is not cut into stages");
+  const TensorId loss = encoder_decoder_loss(d);
+  for (const auto& [weight, cast] : d.cached_casts) d.ends_scope(cast);  // autocast ends
+  check_adapters(d);
+  Program out = d.program.finish(loss);
+  out.model_flops = model_flops(d.spec, d.training);
+  return out;
+}
+
+}  // namespace
+
 TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Training& training,
                                         const BlockRange& range) {
   const TransformerSpec whole_spec = checked(spec);
   Decoder d(whole_spec, training);
   check_training(d.spec, training);
+  if (d.spec.both.decoder_layers > 0) return {.program = encoder_decoder(d, range)};
   const bool starts = range.first == 0, ends = range.first + range.count == d.spec.layers;
   if (!d.spec.causal && !(starts && ends)) refuse("an encoder is not cut into stages");
   TransformerChunk out;

@@ -3,17 +3,28 @@
 namespace tidemark {
 namespace {
 
-/// x / sqrt(mean(x^2) + epsilon) in fp32, operator by operator.
-TensorId normalized(Decoder& d, const std::string& part, TensorId x) {
+struct Inverse {
+  TensorId wide = no_tensor;      // the row in fp32
+  TensorId variance = no_tensor;  // a variable of the norm
+  TensorId root = no_tensor;
+};
+
+/// 1 / sqrt(mean(x^2) + epsilon) in fp32, operator by operator.
+Inverse inverse_root(Decoder& d, const std::string& part, TensorId x) {
   const TensorId wide = d.cast(part + ".float", x, DType::float32);
   const TensorId square = d.pointwise(OpKind::pow, part + ".pow", {wide});
   Shape row = d.tensor(square).shape;
   row.back() = 1;
   const TensorId variance = d.program.op(OpKind::mean, d.name(part + ".mean"), {square}, row, DType::float32);
   const TensorId shifted = d.pointwise(OpKind::add_scalar, part + ".epsilon", {variance});
-  const TensorId inverse = d.pointwise(OpKind::rsqrt, part + ".rsqrt", {shifted});
-  const TensorId normed = d.pointwise(OpKind::mul, part + ".normalize", {wide, inverse});
-  if (d.is(ModelCode::huggingface)) d.ends_scope(variance);
+  return {wide, variance, d.pointwise(OpKind::rsqrt, part + ".rsqrt", {shifted})};
+}
+
+/// x / sqrt(mean(x^2) + epsilon) in fp32.
+TensorId normalized(Decoder& d, const std::string& part, TensorId x) {
+  const Inverse inverse = inverse_root(d, part, x);
+  const TensorId normed = d.pointwise(OpKind::mul, part + ".normalize", {inverse.wide, inverse.root});
+  if (d.is(ModelCode::huggingface)) d.ends_scope(inverse.variance);
   return normed;
 }
 
@@ -22,6 +33,19 @@ TensorId llama_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorI
   const DType in = d.tensor(x).dtype;
   const TensorId normed = normalized(d, part, x);
   return d.pointwise(OpKind::mul, part + ".scale", {d.cast(part + ".half", normed, in), weight});
+}
+
+/// T5LayerNorm: the row itself, not its fp32 copy, times the inverse; then the weight times that.
+TensorId t5_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorId weight) {
+  const DType in = d.tensor(x).dtype;
+  const Inverse inverse = inverse_root(d, part, x);
+  const TensorId normed = d.pointwise(OpKind::mul, part + ".normalize", {x, inverse.root});
+  const TensorId half = d.cast(part + ".half", normed, in);
+  Shape shape = d.tensor(x).shape, strides = d.tensor(half).strides;
+  const TensorId out = d.program.op_strided(OpKind::mul, d.name(part + ".scale"), {weight, half}, std::move(shape),
+                                            std::move(strides), d.tensor(weight).dtype);
+  d.ends_scope(inverse.variance);
+  return out;
 }
 
 /// GemmaRMSNorm (modeling_gemma.py): times 1 + weight, in fp32.
@@ -52,6 +76,7 @@ TensorId norm(Decoder& d, std::string_view part, TensorId x) {
   }
   if (d.fuses("norm")) return d.pointwise(OpKind::rms_norm, part, {x, weight}, {.implementation = "over_gradient"});
   if (d.is(ModelCode::torchtitan)) return aten_rms_norm(d, path, x, weight);
+  if (d.is(ModelCode::huggingface) && d.habits.gain_first) return t5_rms_norm(d, path, x, weight);
   if (d.is(ModelCode::huggingface))
     return d.habits.gain_from_one ? gemma_rms_norm(d, path, x, weight) : llama_rms_norm(d, path, x, weight);
   return d.pointwise(OpKind::rms_norm, part, {x, weight});

@@ -26,10 +26,13 @@ struct ModelHabits {
   bool scales_embedding = false;      // by sqrt(hidden), or a number of the config
   bool multipliers = false;           // Granite: numbers scale the embedding, each branch and the logits
   bool gain_from_one = false;         // Hugging Face's norms multiply by 1 + weight, in fp32
+  bool shifts_labels = true;          // row t's logits are against label t + 1
+  bool inner_dropout = false;         // feed-forward drops what is inside, and its caller what comes out
+  bool gain_first = false;            // norms multiply the weight by the row: T5LayerNorm
   bool masked_words = false;          // the head is BERT's: a pooler, or a transform and the words of masked tokens
 };
 
-inline constexpr std::array<ModelHabits, 9> model_habits = {{
+inline constexpr std::array<ModelHabits, 10> model_habits = {{
     {.model_type = "gpt2",
      .fused_qkv = true,
      .conv1d = true,
@@ -48,6 +51,7 @@ inline constexpr std::array<ModelHabits, 9> model_habits = {{
     {.model_type = "gemma2", .scales_embedding = true, .gain_from_one = true},
     {.model_type = "granite", .scales_embedding = true, .multipliers = true},
     {.model_type = "bert", .masked_words = true},
+    {.model_type = "t5", .logits_widen = false, .shifts_labels = false, .inner_dropout = true, .gain_first = true},
 }};
 
 /// Of a type without a row: the defaults.

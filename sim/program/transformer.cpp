@@ -104,7 +104,19 @@ Int128 head_parameters(const TransformerSpec& spec) {
   return transform + (spec.tied_embeddings ? 0 : spec.vocab * hidden) + (spec.head_bias ? spec.vocab : 0);
 }
 
+/// T5: one table, two stacks with a norm at the end and a table of biases each; a decoder's block attends twice.
+Int128 encoder_decoder_parameters(const TransformerSpec& spec) {
+  const Int128 attention = attention_parameters(spec), norm = norm_parameters(spec, spec.hidden);
+  const Int128 inner = feed_forward_parameters(spec, spec.ffn_hidden);
+  const Int128 encoder = Int128{spec.layers} * (attention + inner + 2 * norm);
+  const Int128 decoder = Int128{spec.both.decoder_layers} * (2 * attention + inner + 3 * norm);
+  const Int128 biases = Int128{spec.both.buckets} * spec.heads;
+  const Int128 table = Int128{spec.vocab} * spec.hidden;
+  return encoder + decoder + 2 * (norm + biases) + (spec.tied_embeddings ? 1 : 2) * table;
+}
+
 Int128 all_parameters(const TransformerSpec& spec, Int128 routed) {
+  if (spec.both.decoder_layers > 0) return encoder_decoder_parameters(spec);
   return table_rows(spec) * spec.hidden + image_parameters(spec) + block_parameters(spec, routed) +
          end_norm_parameters(spec) + head_parameters(spec);
 }
@@ -136,7 +148,27 @@ std::int64_t active_parameter_count(const TransformerSpec& spec) {
   return fitting(all_parameters(spec, spec.experts.per_token));
 }
 
+namespace {
+
+/// Each token meets its own stack; the head is the decoder's, and the keys across are the encoder's. Tables are counted
+/// once with the head, as in `palm`, or left out but for it; the biases of distances are no products.
+Flops encoder_decoder_flops(const TransformerSpec& spec, const Training& training) {
+  const Int128 source = training.batch.sequence;
+  const Int128 target = training.batch.target > 0 ? training.batch.target : training.batch.sequence;
+  const Int128 attention = attention_parameters(spec), inner = feed_forward_parameters(spec, spec.ffn_hidden);
+  const Int128 across = attention / 2;  // keys and values of the encoder's rows; queries and output of the decoder's
+  const Int128 layers = spec.both.decoder_layers;
+  const Int128 products = source * (spec.layers * (attention + inner) + layers * across) +
+                          target * (layers * (attention + across + inner) + Int128{spec.vocab} * spec.hidden);
+  const Int128 squares = spec.layers * source * source + layers * (target * target + target * source);
+  const Int128 width = Int128{spec.heads} * spec.head_dim;
+  return Flops{product({6, training.batch.size, products}) + product({12, training.batch.size, width, squares})};
+}
+
+}  // namespace
+
 Flops model_flops(const TransformerSpec& spec, const Training& training) {
+  if (spec.both.decoder_layers > 0) return encoder_decoder_flops(spec, training);
   const std::int64_t sequence = rows_of_a_sequence(spec, training);
   const Int128 tokens = Int128{training.batch.size} * sequence;
   const bool latent = spec.latent.kv_rank > 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "program_lowering.hpp"
@@ -104,6 +105,29 @@ void ProgramLowering::emit_save_only(const Turn& turn) {
       if (temp != none) emit_.release(temp);
   }
   nodes_[k].recomputed = true;
+}
+
+/// CheckpointWithoutOutput._recompute: the storages that forward emptied are resized and the new results copied into
+/// them. The results themselves belong to the module's graph and live until it has run backward: two copies.
+void ProgramLowering::refill(const Turn& turn) {
+  const auto found = schedule_.refills.find(turn.op);
+  if (turn.phase != Phase::recompute || found == schedule_.refills.end()) return;
+  const ProgramOp& op = op_at(static_cast<std::size_t>(turn.op));
+  std::map<StorageId, StorageId> copies;
+  for (const TensorId t : found->second.tensors) {
+    if (value(t) == none) continue;
+    const auto [copy, is_new] = copies.try_emplace(value(t), none);
+    if (is_new) {
+      const Bytes bytes = step_.storages[value(t)].bytes;
+      emit_.begin_op(new_op(op, Phase::recompute, {.moved = Bytes{2 * bytes.count}}), tensor(t).name + ".refill");
+      copy->second = emit_.alloc(tensor(t).name + ".refilled", bytes, Category::activation, op.layer);
+      emit_.compute({value(t), copy->second});
+    } else {
+      emit_.hold(copy->second);
+    }
+    nodes_[static_cast<std::size_t>(found->second.first)].results.push_back(value(t));
+    value(t) = copy->second;
+  }
 }
 
 /// A selective region's cache holds the results that are not to be computed again.

@@ -273,13 +273,16 @@ void ProgramLowering::emit_micro_batch() {
 void ProgramLowering::emit_turn(const Turn& turn) {
   switch (turn.what) {
     case Turn::What::run:
-      return emit_run(turn);
+      emit_run(turn);
+      return refill(turn);
     case Turn::What::save:
       return emit_save_only(turn);
     case Turn::What::take:
       return emit_take(turn);
     case Turn::What::backward:
-      return emit_backward(turn);
+      emit_backward(turn);
+      for (const StorageId id : std::exchange(nodes_[static_cast<std::size_t>(turn.op)].results, {})) emit_.release(id);
+      return;
   }
 }
 

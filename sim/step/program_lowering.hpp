@@ -40,6 +40,7 @@ class ProgramLowering {
     std::vector<StorageId> saved;
     StorageId number = none;           // a wrapped number that hooks did not see
     bool recomputed = false;           // filled by a recomputation through saved-tensor hooks
+    std::vector<StorageId> results;    // of the module that begins here, held until this node has run
     std::vector<std::size_t> on_host;  // those of its saved tensors that offload hooks copied to the host
   };
 
@@ -107,6 +108,7 @@ class ProgramLowering {
   void emit_run(const Turn& turn);
   void open_next(std::size_t k, const std::vector<Move>& script, std::size_t from, Phase phase);
   void emit_save_only(const Turn& turn);
+  void refill(const Turn& turn);
   void keep_results(const Turn& turn, const std::vector<StorageId>& temps);
   void emit_take(const Turn& turn);
   void bind_aliases(const ProgramOp& op);

@@ -84,6 +84,7 @@ class Expansion {
         break;
       case Action::recompute:
         recompute(step, range, ops);
+        if (step.refills) refill(ops);
         break;
       case Action::backward:
         for (std::size_t i = ops.size(); i-- > 0;) push(Turn::What::backward, ops[i], Phase::backward);
@@ -101,6 +102,24 @@ class Expansion {
       if (!runs && !takes) continue;
       region_[static_cast<std::size_t>(k)] = step.region;
       push(runs ? Turn::What::run : Turn::What::take, k, Phase::recompute);
+    }
+  }
+
+  /// Of what the ops make, all that others read.
+  void refill(const std::vector<OpIndex>& ops) {
+    Schedule::Refill& out = result.refills[ops.back()];
+    out.first = ops.front();
+    const std::int32_t layer = program_.ops[static_cast<std::size_t>(ops.front())].layer;
+    const OpRange& range = ranges_[static_cast<std::size_t>(layer)];
+    for (OpIndex reader = ops.front(); reader < range.end; ++reader) {
+      if (std::ranges::binary_search(ops, reader)) continue;
+      for (const TensorId t : program_.ops[static_cast<std::size_t>(reader)].inputs) {
+        const bool made = std::ranges::any_of(ops, [&](OpIndex k) {
+          const std::vector<TensorId>& outputs = program_.ops[static_cast<std::size_t>(k)].outputs;
+          return std::ranges::find(outputs, t) != outputs.end();
+        });
+        if (made && std::ranges::find(out.tensors, t) == out.tensors.end()) out.tensors.push_back(t);
+      }
     }
   }
 

@@ -293,9 +293,8 @@ TEST_CASE("bad input: transformers and their training") {
        "s.yaml:1:8: error: missing 'config' or 'model_type' of the transformer"},
       {"an unknown model type", "model: {family: transformer, model_type: bloom}",
        "s.yaml:1:42: error: 'model_type' must be one of gpt2, llama, mistral, qwen, qwen2, qwen3, gemma, gemma2, "
-       "granite, "
-       "phi, "
-       "mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit, not 'bloom'"},
+       "granite, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit, t5, not "
+       "'bloom'"},
       {"no hidden size", "model: {family: transformer, model_type: gpt2, layers: 2}",
        "s.yaml:1:8: error: missing 'hidden' of the transformer, in 'model' or its config"},
       {"heads that do not divide",

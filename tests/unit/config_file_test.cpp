@@ -94,6 +94,8 @@ TEST_CASE("config: the files in scenarios/configs have the published numbers of 
       {"bert-base", 109'514'298},  // with the words' head and without a pooler
       {"bert-large", 335'174'458},
       {"vit-base", 86'567'656},
+      {"t5-base", 222'903'552},
+      {"flan-t5-large", 783'150'080},
   };
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator("scenarios/configs")) files += entry.is_regular_file();
@@ -190,8 +192,8 @@ TEST_CASE("config: what is refused") {
        "config.json: error: missing field 'model_type'; expected a Hugging Face config (JSON)"},
       {"an unknown model type", "{\"model_type\": \"mamba\"}",
        "config.json:1:16: error: unknown model_type 'mamba'; known are: gpt2, llama, mistral, qwen, qwen2, qwen3, "
-       "gemma, "
-       "gemma2, granite, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
+       "gemma, gemma2, granite, phi, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit, "
+       "t5"},
       {"an unknown field", "{" + llama + ",\n \"num_memory_tokens\": 8}",
        "config.json:3:2: error: unknown field \"num_memory_tokens\" for model_type 'llama'; it could change sizes, so "
        "it is not ignored"},

@@ -362,7 +362,7 @@ TEST_CASE("selective: mistakes are named") {
        "error: 'layers' must be ranges of the layers 0 to 1, not 1-0"},
       {"every 0th", policy_of(of_layers(recompute({"softmax"}), {}, 0)), "error: 'every' must be at least 1, not 0"},
       {"nothing selected", policy_of(policy::Selective{}),
-       "error: policy selective selects nothing; expected 'recompute', 'keep', 'layers' or 'every'"},
+       "error: policy selective selects nothing; expected 'recompute', 'keep', 'discard', 'layers' or 'every'"},
       {"no such op", policy_of(recompute({"core"}), on_grad_of, "proj"),
        "error: 'on_grad_of' names no op 'proj' of 'layers.0'; expected one of norm1, attention.query, "
        "attention.core.softmax, attention.core.dropout, attention.core.context, add1, mlp.up, mlp.act, mlp.down, add2"},

@@ -176,16 +176,25 @@ TEST_CASE("import: Megatron's recompute arguments as policies") {
        "policy: none"},
       {"modules in one text", "  --recompute-granularity: selective\n  --recompute-modules: core_attn mlp\n",
        "policy: {kind: selective, recompute: [core_attn, mlp]}"},
-      {"modules as a list", "  --recompute-granularity: selective\n  --recompute-modules: [moe, shared_experts]\n",
-       "policy: {kind: selective, recompute: [experts, shared_experts]}"},
+      {"modules as a list",
+       "  --num-experts: 8\n  --recompute-granularity: selective\n  --recompute-modules: [moe, shared_experts]\n",
+       "policy: {kind: selective, recompute: [mlp, shared_experts]}"},
+      {"modules that discard their output",
+       "  --num-experts: 8\n  --recompute-granularity: selective\n  --recompute-modules: [core_attn, moe_act, "
+       "layernorm]\n",
+       "policy: {kind: selective, recompute: [core_attn], discard: [moe_act, layernorm]}"},
+      {"discarding modules alone", "  --recompute-granularity: selective\n  --recompute-modules: layernorm\n",
+       "policy: {kind: selective, discard: [layernorm]}"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
     CHECK(imported("run.yaml", megatron(c.more)).scenario.find(c.policy + "\n") != std::string::npos);
   }
-  const ImportedScenario discarding =
-      imported("run.yaml", megatron("  --recompute-granularity: selective\n  --recompute-modules: layernorm\n"));
-  CHECK(discarding.unused.size() == 1);
+  const ImportedScenario absent = imported(
+      "run.yaml", megatron("  --recompute-granularity: selective\n  --recompute-modules: [moe, moe_act, mlp]\n"));
+  CHECK(absent.unused == std::vector<std::string>{"--recompute-modules: moe (the model has none)",
+                                                  "--recompute-modules: moe_act (the model has none)"});
+  CHECK(absent.scenario.find("policy: {kind: selective, recompute: [mlp]}\n") != std::string::npos);
 }
 
 TEST_CASE("import: torchtitan") {

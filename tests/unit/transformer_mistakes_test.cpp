@@ -17,8 +17,7 @@ TEST_CASE("decoders: mistakes are named") {
   const Case cases[] = {
       {"type", [](TransformerSpec& m, Training&) { m.model_type = "mamba"; },
        "unknown model_type 'mamba'; known are gpt2, llama, mistral, qwen, qwen2, qwen3, gemma, gemma2, granite, phi, "
-       "mixtral, "
-       "qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit"},
+       "mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, gpt_bigcode, bert, vit, t5"},
       {"layers", [](TransformerSpec& m, Training&) { m.layers = 0; }, "'layers' must be positive, not 0"},
       {"many layers", [](TransformerSpec& m, Training&) { m.layers = 1'000'000'000; },
        "'layers' must be at most 100000, not 1000000000"},

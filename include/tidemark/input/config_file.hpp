@@ -37,6 +37,7 @@ struct DecoderFields {
   Given<std::string> norm, positions;
   Given<std::string> scoring;
   std::vector<std::int64_t> dense_layers;
+  Given<std::int64_t> decoder_layers, position_buckets;
   Given<std::int64_t> query_rank, kv_rank, nope_dim, rope_dim, value_dim;
 };
 

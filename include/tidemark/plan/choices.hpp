@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tidemark/plan/block_regions.hpp"
+#include "tidemark/plan/discards.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/program/outline.hpp"
 
@@ -22,6 +23,7 @@ enum class OpChoice : std::uint8_t {
 struct Choices {
   std::vector<std::vector<OpChoice>> ops;          // by layer, by op
   std::vector<std::vector<std::int32_t>> regions;  // layers recomputed together, in forward order
+  std::vector<std::vector<Discard>> discards;      // by layer, or none; their ops `rerun`, their readers are `cached`
   std::vector<std::string> warnings;
 
   /// Every op of the layer runs again: the layer runs as Fc or Fn.

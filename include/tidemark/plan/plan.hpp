@@ -37,7 +37,8 @@ struct PlanStep {
   std::vector<std::int32_t> ops;  // indices within the layer, ascending; empty means the whole layer
   Keep keep = Keep::all;
   std::int32_t region =
-      -1;  // recompute steps of one region share a number; forward steps name the region they belong to
+      -1;                // recompute steps of one region share a number; forward steps name the region they belong to
+  bool refills = false;  // recompute: the results are copied into the storages that forward gave up (Megatron-LM)
   friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
 

@@ -60,6 +60,7 @@ struct Selective {
   std::vector<std::pair<int, int>> layers;  // empty: all
   int every = 1;                            // every n-th of those blocks
   int interval = 1;                         // so many of them share a region
+  std::vector<std::string> discard = {};    // modules whose outputs are dropped after use (plan/discards.hpp)
   friend bool operator==(const Selective&, const Selective&) = default;
 };
 /// The seed's should_recompute by layer type and bytes.

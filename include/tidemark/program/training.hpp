@@ -55,7 +55,8 @@ struct Optimizer {
 struct Batch {
   std::int64_t size = 1;
   std::int64_t sequence = 1;
-  int accumulate = 1;  // micro-batches a step
+  int accumulate = 1;       // micro-batches a step
+  std::int64_t target = 0;  // tokens of the decoder's sequence behind an encoder; 0: `sequence`
   friend bool operator==(const Batch&, const Batch&) = default;
 };
 

@@ -12,9 +12,10 @@
 
 namespace tidemark {
 
-inline constexpr std::array<std::string_view, 18> transformer_model_types = {
-    "gpt2", "llama",   "mistral",   "qwen",      "qwen2",       "qwen3",       "gemma",       "gemma2", "granite",
-    "phi",  "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_bigcode", "bert",   "vit"};
+inline constexpr std::array<std::string_view, 19> transformer_model_types = {
+    "gpt2",        "llama",       "mistral", "qwen",    "qwen2",     "qwen3",     "gemma",
+    "gemma2",      "granite",     "phi",     "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2",
+    "deepseek_v3", "gpt_bigcode", "bert",    "vit",     "t5"};
 
 /// Where a block norms: what goes into each branch; each sum (BERT); what goes in and what comes out (Gemma 2).
 enum class Norms : std::uint8_t { before, after, around };
@@ -61,6 +62,13 @@ struct Image {
   friend bool operator==(const Image&, const Image&) = default;
 };
 
+/// An encoder whose rows a decoder attends to (T5, Raffel et al. 2020). Positions are biases of the scores.
+struct EncoderDecoder {
+  std::int64_t decoder_layers = 0;  // 0: the model is not one; else `layers` are the encoder's
+  std::int64_t buckets = 0;         // of distances between positions: one bias a bucket and head
+  friend bool operator==(const EncoderDecoder&, const EncoderDecoder&) = default;
+};
+
 /// Fields of a Hugging Face config under neutral names; readers fill them from either spelling.
 struct TransformerSpec {
   std::string model_type;  // one of transformer_model_types
@@ -85,6 +93,7 @@ struct TransformerSpec {
   Experts experts;
   LatentAttention latent;
   Image image;
+  EncoderDecoder both;
   std::string attention = "eager";        // eager, sdpa, flash, fused
   std::string head = "lm";                // lm, mlm (BERT), classification, none
   std::string flops_convention = "palm";  // palm, torchtitan, megatron: how causal attention counts in model FLOPs

@@ -4,6 +4,7 @@
 /// and after which of them each version of a tensor has been read for the last time.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "tidemark/base/vocabulary.hpp"
@@ -51,6 +52,13 @@ struct Schedule {
   /// By op: saved-tensor hooks copy what its node saves.
   std::vector<bool> offloaded;
   std::vector<Region> regions;
+  /// What is filled again, by the last op of the module that makes it, and by that op the module's first.
+  struct Refill {
+    OpIndex first = 0;
+    std::vector<TensorId> tensors;
+    friend bool operator==(const Refill&, const Refill&) = default;
+  };
+  std::map<OpIndex, Refill> refills;
 };
 
 /// Throws InputError where the Plan does not fit the Program: a layer out of range, an op without its one backward.

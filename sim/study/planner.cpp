@@ -107,8 +107,8 @@ class Planning {
   }
 
   PlanAnswer answer() {
-    answer_.simulations = evaluator_.simulations();
     if (!answer_.best) describe_nearest();
+    answer_.simulations = evaluator_.simulations();
     if (answer_.best && answer_.bound.time.count > 0 && answer_.best->cost.time == answer_.bound.time)
       answer_.bound.is_tight = true;
     answer_.outline = evaluator_.model();
@@ -360,7 +360,7 @@ class Planning {
     }
   }
 
-  /// Plans of low peaks, whatever the method: its own schedules may not have come to a simulation.
+  /// Plans of low peaks, whatever the method; its own schedules may not have been simulated.
   void lower_layers() {
     for (int k = 1; k <= blocks_; ++k) (void)evaluator_.cost(evaluator_.plan_of(policy::Interval{k, true}));
     for (int slots = 1; kind_ == Kind::chain && slots <= 4; ++slots) try {

@@ -228,7 +228,8 @@ TEST_CASE("planners: where nothing fits, every method of chains names the same l
       continue;  // the method does not take chains
     }
     CHECK(!answer.best);
-    CHECK(answer.nearest.peak.count == find_plan(chain(4), Bytes{30}, {.method = "uniform"}).nearest.peak.count);
+    // What only copies to the host can do is two_level's own.
+    CHECK(answer.nearest.peak.count == (method == "two_level" ? 74 : 84));
     CHECK(!answer.nearest.op.empty());
     std::int64_t alive = 0;
     for (const auto& [name, bytes] : answer.nearest.alive) alive += bytes.count;
@@ -266,8 +267,9 @@ TEST_CASE("planners: fewer saved bytes can be a higher peak, and search does not
   const Bytes without = run(scenario).timeline.peak;
   const Bytes budget{without.count * 3 / 4};
   const PlanAnswer knapsack = find_plan(scenario, budget, {.method = "knapsack"});
-  CHECK(!knapsack.best);  // at no budget of saved bytes
-  CHECK(knapsack.nearest.peak == without);
+  CHECK(!knapsack.best);                  // at no budget of saved bytes
+  CHECK(knapsack.nearest.peak < budget);  // of segments
+  CHECK(knapsack.notes.back() == "other methods have plans that fit: try auto");
   const PlanAnswer searched = find_plan(scenario, budget, {.method = "search"});
   REQUIRE(searched.best);
   CHECK(searched.best->cost.peak <= budget);

@@ -78,8 +78,6 @@ def fsdp_scenario(row):
 
 def fsdp_cases(rows):
     for row in rows:
-        if row["model"] == "PowerLM-3b":
-            continue
         known = not row["model"].startswith("gpt_bigcode") or row["method"] == "full"
         yield Case(f"{fms_name(row)}, {row['gpus']} GPUs", int(row["peak"]), fsdp_scenario(row),
                    lambda result: result.peak, bounded=known,

@@ -155,6 +155,8 @@ void check_training(const TransformerSpec& spec, const Training& training) {
   check_positive("batch size", training.batch.size);
   check_positive("sequence", training.batch.sequence);
   check_positive("loss.chunks", training.loss.chunks);
+  if (spec.head != "lm" && (training.loss.chunks > 1 || training.loss.fused))
+    refuse("'loss' in chunks or fused is for head lm, not " + spec.head);
   const bool both = spec.both.decoder_layers > 0;
   if (training.batch.target != 0 && !both) refuse("'batch.target' is for an encoder and decoder");
   if (both) check_encoder_decoder(training);

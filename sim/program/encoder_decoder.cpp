@@ -49,6 +49,7 @@ class T5 {
     const DType dtype = d_.tensor(table_).dtype;
     const TensorId words = d_.program.op(OpKind::embedding, d_.name("tokens"), {ids, table_},
                                          {d_.batch, d_.sequence, d_.spec.hidden}, dtype);
+    if (!d_.tensor(words).requires_grad && d_.training.lora.input_requires_grad) d_.program.make_leaf(words);
     stack.mask = made("attention_mask", {d_.batch, 1, source ? d_.sequence : 1, d_.sequence});
     if (source) stack.cross_mask = made("cross_attention_mask", {d_.batch, 1, 1, *source});
     TensorId x = d_.dropout("dropout", words, d_.spec.residual_dropout);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/life.hpp"
+#include "tidemark/plan/discards.hpp"
 
 using namespace tidemark;
 using namespace tidemark::test;
@@ -143,6 +144,18 @@ TEST_CASE("discard: what is recomputed counts as such, once") {
   CHECK(matmuls(step_of(experts, {discarding("layernorm, moe_act")})) == 0);  // norms and activations are no products
   // 32 rows: 24 x 64 to queries, 16 x (4 x 24) to keys and values.
   CHECK(matmuls(step_of(latent, {discarding("mla_up_proj")})) == 2 * 32 * (24 * 64 + 16 * 96));
+}
+
+TEST_CASE("discard: which ops, and on whose gradient") {
+  OutlineLayer layer;
+  for (const char* name : {"attention_norm", "attention.qkv_proj", "attention.core_attn.attention", "attention.o_proj",
+                           "attention_residual", "mlp_norm", "mlp.router", "mlp.experts.gate_up_proj",
+                           "mlp.experts.swiglu", "mlp.experts.down_proj", "mlp.merged", "mlp_residual"})
+    layer.ops.push_back(
+        {.name = name, .kind = "custom", .output_bytes = {}, .forward_flops = {}, .saved_bytes = {}, .inputs = {}});
+  CHECK(discards("layernorm", layer) == std::vector<Discard>{{{0}, 3}, {{5}, 10}});
+  CHECK(discards("moe_act", layer) == std::vector<Discard>{{{8}, 9}});
+  CHECK(discards("mla_up_proj", layer).empty());
 }
 
 TEST_CASE("discard: mistakes") {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "support/life.hpp"
 #include "support/small_decoders.hpp"
 
 using namespace tidemark;
@@ -204,4 +205,20 @@ TEST_CASE("encoders: embeddings and heads of their own") {
   const auto pixels = std::ranges::find(program.tensors, "pixel_values", &Tensor::name);
   REQUIRE(pixels != program.tensors.end());
   CHECK(patches->storage == pixels->storage);
+}
+
+TEST_CASE("Megatron's experts make gate and up in one product, whatever the activation") {
+  TransformerSpec spec = small_mixtral();
+  const Training how = training("megatron", "transformer-engine", DType::bfloat16);
+  CHECK(ops_of(spec, how, "mlp.experts.") == "gate_up_proj swiglu down_proj");
+  spec.activation = "gelu";
+  CHECK(ops_of(spec, how, "mlp.experts.") == "gate_up_proj activation mul down_proj");
+}
+
+TEST_CASE("the mask of choices is a variable until all experts have run") {
+  const std::string mixtral =
+      "model: {family: transformer, model_type: mixtral, layers: 1, hidden: 16, heads: 2, kv_heads: 2, ffn_hidden: 8,\n"
+      "        vocab: 40, experts: 4, experts_per_token: 2, attention: flash}\nbatch: {size: 1, sequence: 8}\n";
+  CHECK(life(step_of(mixtral, {}), "layers.0.mlp.expert_mask") ==
+        "512 B, layers.0.mlp.expert_mask to layers.0.mlp.experts.3.add");
 }

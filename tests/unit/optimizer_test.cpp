@@ -49,6 +49,7 @@ TEST_CASE("clipping: what the norm of all gradients allocates") {
       {"without it", {"optimizer=sgd"}, "clip.total_norm", "never"},
       {"one sum a tensor and chunk, in fp32", {torch}, "clip.chunk_sums", "84 B, clip.norm to clip.norm"},
       {"as many chunks as the largest needs", large, "clip.chunk_sums", "252 B, clip.norm to clip.norm"},
+      {"a tensor of just one chunk", {torch, "model.vocab=1024"}, "clip.chunk_sums", "84 B, clip.norm to clip.norm"},
       {"a norm in the gradient's type", {torch}, "clip.tensor_norm", "2 B, clip.norm to clip.total_norm"},
       {"all norms", {torch}, "clip.stacked_norms", "42 B, clip.total_norm to clip.total_norm"},
       {"two types stack in the wider", lora, "clip.stacked_norms", "20 B, clip.total_norm to clip.total_norm"},

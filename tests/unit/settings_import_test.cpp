@@ -158,6 +158,11 @@ TEST_CASE("import: clipping") {
         "optimizer: {kind: sgd, clip_grad_norm: 0.5}");
   CHECK(optimizer("run.toml", "[model]\n[training]\nmax_norm = 0.25\n") ==
         "optimizer: {kind: adamw, fused: true, clip_grad_norm: 0.25}");
+  const std::string tables = "[model]\n[training]\n[optimizer]\n";
+  CHECK(optimizer("run.toml", tables + "implementation = \"for-loop\"\n") ==
+        "optimizer: {kind: adamw, multi_tensor: false, clip_grad_norm: 1.0}");
+  CHECK(optimizer("run.toml", tables + "name = \"Adam\"\nimplementation = \"foreach\"\n") ==
+        "optimizer: {kind: adam, clip_grad_norm: 1.0}");
 }
 
 TEST_CASE("import: Megatron's recompute arguments as policies") {

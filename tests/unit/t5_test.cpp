@@ -98,6 +98,10 @@ TEST_CASE("t5: what lives how long") {
        {half},
        "encoder.layers.0.mlp_norm.float",
        "512 B, encoder.layers.0.mlp_norm.float to backward of encoder.layers.0.mlp_norm.pow"},
+      {"adapters train behind a frozen table",
+       {"lora={rank: 2, targets: [v_proj]}"},
+       "encoder.layers.0.attention.v_proj.lora_A.weight.grad",
+       "128 B, backward of encoder.layers.0.attention.v_proj.lora_A to end"},
       {"a gate",
        {"model.gated_ffn=true", "model.activation=gelu_new"},
        "encoder.layers.0.mlp.gate_proj.weight",
@@ -119,6 +123,17 @@ TEST_CASE("t5: products of both stacks, by hand") {
   const Step step = step_of(t5, {});
   const std::int64_t encoder = 2 * (4 * 256 + 2 * 512) + 2 * 2 * 256, decoder = 2 * (6 * 256 + 2 * 512) + 40 * 16;
   CHECK(step.model_flops.count == Int128{6 * 2 * (4 * encoder + 6 * decoder) + 12 * 2 * 16 * (2 * 16 + 2 * 60)});
+}
+
+TEST_CASE("loss in chunks needs the head that has it") {
+  const std::string bert =
+      "model: {family: transformer, model_type: bert, layers: 1, hidden: 16, heads: 2, ffn_hidden: 32, vocab: 40,\n"
+      "        max_positions: 8}\nbatch: {size: 1, sequence: 4}\n";
+  CHECK(error_of(bert, {"loss={chunks: 2}"}) ==
+        "s.yaml: error: transformer: 'loss' in chunks or fused is for head lm, not mlm");
+  CHECK(error_of(bert, {"loss={fused: true}", "model.head=classification"}) ==
+        "s.yaml: error: transformer: 'loss' in chunks or fused is for head lm, not classification");
+  CHECK(error_of(t5, {"loss={chunks: 2}"}).empty());
 }
 
 TEST_CASE("t5: what it does not have is refused") {

@@ -60,6 +60,7 @@ class Line:
     case: Case
     ours: float
     phase: str
+    reason: str = ""  # why the peak is what it is, as the summary says
 
     @property
     def error(self):
@@ -81,6 +82,19 @@ class Table:
     check: object
     unit: str = "B"
     on_request: bool = False  # takes minutes: only with --table
+    reasons: bool = False  # every row is printed, with its reason
+
+
+def reason(summary):
+    """What the policy does at the peak, in words: the summary's warnings, or its figures of `recompute_at_peak`."""
+    if summary["warnings"]:
+        return summary["warnings"][0]
+    there, mib = summary["recompute_at_peak"], 2.0**20
+    if there["layers_recomputed"] == 0:
+        held = summary["peak_by_category"]["activation"]
+        return f"nothing is recomputed: {held / mib:,.0f} MiB of activations are kept"
+    return (f"{there['layers_rebuilt']} of {there['layers_recomputed']} recomputed layers are rebuilt there, in "
+            f"{there['rebuilt_bytes'] / mib:,.0f} MiB, and {there['kept_bytes'] / mib:,.0f} MiB stay to recompute from")
 
 
 def read(folder, name):

@@ -105,5 +105,5 @@ TABLES = [
     Table("bert-large", "BERT-large on one V100, as nvidia-smi says", "median 3 %", "hf_bert_large.csv", bert_cases,
           median_within(0.03), unit="MiB"),
     Table("orders", "Recompute settings of one job", "the order of the peaks", "recompute_orders.csv", order_cases,
-          same_order, unit="MiB"),
+          same_order, unit="MiB", reasons=True),
 ]

@@ -81,10 +81,22 @@ class ParallelReader {
     }
   }
 
+  /// By chunk. A transformer's first and last one may have none: the embedding, the head alone.
+  std::vector<std::int64_t> layer_numbers(const Field& field) const {
+    std::vector<std::int64_t> out;
+    const std::vector<Field> given = items(field);
+    for (std::size_t c = 0; c < given.size(); ++c) {
+      const bool is_end = model_.has_ends && given.size() > 2 && (c == 0 || c + 1 == given.size());
+      out.push_back(is_end ? whole_number(given[c], 0, max_integer >> 20)
+                           : positive_integer(given[c], max_integer >> 20));
+    }
+    return out;
+  }
+
   void cut_layers() {
     const auto chunks = static_cast<std::size_t>(out_.chunks());
     if (const auto field = map_.optional("layers_per_chunk")) {
-      const std::vector<std::int64_t> given = positive_integers(*field, max_integer >> 20);
+      const std::vector<std::int64_t> given = layer_numbers(*field);
       if (given.size() != 1 && given.size() != chunks)
         field->fail(fmt::format("'layers_per_chunk' has {} entries; expected one, or one for each of the {} chunks",
                                 given.size(), chunks));

@@ -305,8 +305,8 @@ class ScenarioReader {
     out_.training.shards = read_shards(*map, transformer, out_.training);
     if (gathers_units(out_.training.shards)) return refuse_pipeline(*map);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
-    out_.pipeline =
-        read_parallel(*map, {layers, out_.training.batch.accumulate, out_.training.profile.loop == "megatron"});
+    out_.pipeline = read_parallel(*map, {layers, out_.training.batch.accumulate,
+                                         out_.training.profile.loop == "megatron", transformer != nullptr});
     if (out_.pipeline) out_.training.batch.accumulate = out_.pipeline->micro_batches;
   }
 

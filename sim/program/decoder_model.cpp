@@ -398,7 +398,8 @@ TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Train
   Decoder d(whole_spec, training);
   check_training(d.spec, training);
   if (d.spec.both.decoder_layers > 0) return {.program = encoder_decoder(d, range)};
-  const bool starts = range.first == 0, ends = range.first + range.count == d.spec.layers;
+  const bool starts = range.first == 0 && !range.embedding_before;
+  const bool ends = range.first + range.count == d.spec.layers && !range.head_behind;
   if (!d.spec.causal && !(starts && ends)) refuse("an encoder is not cut into stages");
   TransformerChunk out;
   TensorId token_table = no_tensor;

@@ -175,6 +175,7 @@ void write_pipeline(JsonWriter& out, const PipelineFigures& pipeline) {
     out.member("in_flight", stage.in_flight);
     out.member("span_ns", stage.span);
     out.member("busy_ns", stage.busy);
+    out.member("exposed_transfer_ns", stage.exposed);
     out.end_object();
   }
   out.end_array();

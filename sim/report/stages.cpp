@@ -1,6 +1,7 @@
 #include "tidemark/report/stages.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "tidemark/base/errors.hpp"
 
@@ -11,6 +12,50 @@ namespace {
 bool is_pass(const Step& step, const StepOp& op) {
   return op.step + 1 == step.steps && op.stream == Stream::compute && op.phase != Phase::communication &&
          op.phase != Phase::optimizer;
+}
+
+/// By op: how long the transfers take that it waits for.
+std::vector<Nanos> awaited(const Step& step, const std::vector<OpSpan>& spans) {
+  std::vector<OpId> senders(step.events, no_id);
+  for (const Instruction& at : step.instructions)
+    if (at.what == Do::record && at.stream == Stream::comm) senders[at.index] = at.op;
+  std::vector<Nanos> out(step.ops.size());
+  for (const Instruction& at : step.instructions) {
+    if (at.what != Do::wait || at.stream != Stream::compute || senders[at.index] == no_id) continue;
+    const OpSpan& transfer = spans[senders[at.index]];
+    out[at.op] = std::max(out[at.op], transfer.end - transfer.start);
+  }
+  return out;
+}
+
+/// Of each gap before an op on a stage's compute stream, the part that transfers it waits for can explain.
+void add_exposed(const Step& step, const std::vector<OpSpan>& spans, PipelineFigures& figures) {
+  struct Rank {
+    Nanos end = OpSpan::never_ran;
+    Nanos blocked;   // by the transfer that it sent last
+    Nanos at_cycle;  // exposed before the first op of those that stand for more
+    bool stands_for_more = false;
+  };
+  std::vector<Rank> ranks(figures.stages.size());
+  const std::vector<Nanos> transfers = awaited(step, spans);
+  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+    const StepOp& op = step.ops[i];
+    if (op.step + 1 != step.steps || op.phase == Phase::optimizer || spans[i].start == OpSpan::never_ran) continue;
+    Rank& rank = ranks[static_cast<std::size_t>(op.rank)];
+    if (op.stream != Stream::compute) {
+      rank.blocked = transfers[i];
+      continue;
+    }
+    const std::int64_t count = times(figures.stands_for, i);
+    Nanos exposed;
+    if (rank.end != OpSpan::never_ran)
+      exposed = std::min(spans[i].start - rank.end, transfers[i] + std::exchange(rank.blocked, {}));
+    if (count > 1 && !rank.stands_for_more) rank.at_cycle = exposed;
+    if (count == 1 && rank.stands_for_more) exposed = rank.at_cycle;  // what stood before it was left out
+    rank.stands_for_more = count > 1;
+    rank.end = spans[i].end;
+    figures.stages[static_cast<std::size_t>(op.rank)].exposed += count * exposed;
+  }
 }
 
 }  // namespace
@@ -55,6 +100,7 @@ PipelineFigures pipeline_figures(const Step& step, const std::vector<OpSpan>& sp
   if (longest->span.count > 0)
     out.bubble_rate = 1 - static_cast<double>(longest->busy.count) / static_cast<double>(longest->span.count);
   out.stands_for = std::move(stands_for);
+  add_exposed(step, spans, out);
   return out;
 }
 

@@ -250,17 +250,17 @@ class Page {
       text_ += fmt::format("  bubble rate {:.4f}: the part of the longest stage's time that it waits\n",
                            *pipeline.bubble_rate);
     text_ += paint(Ink::dim, "  " + right("stage", 5) + right("peak", 12) + right("in flight", 11) + right("waits", 9) +
-                                 "  peak in") +
+                                 right("transfers", 11) + "  peak in") +
              "\n";
     for (std::size_t r = 0; r < pipeline.stages.size(); ++r) {
       const StageFigures& stage = pipeline.stages[r];
-      const Nanos waits = stage.span - stage.busy;
-      const double share =
-          stage.span.count == 0 ? 0 : static_cast<double>(waits.count) / static_cast<double>(stage.span.count);
+      const auto share = [&](Nanos part) {
+        return stage.span.count == 0 ? 0 : static_cast<double>(part.count) / static_cast<double>(stage.span.count);
+      };
       const std::string when = r == pipeline.worst ? moment_text(stage.peak) + " (the worst)" : moment_text(stage.peak);
       text_ += "  " + right(std::to_string(r), 5) + right(pretty(stage.peak.bytes), 12) +
-               right(std::to_string(stage.in_flight), 11) + right(percent(share), 9) + "  " +
-               shortened(style_, when, width_ - 41) + "\n";
+               right(std::to_string(stage.in_flight), 11) + right(percent(share(stage.span - stage.busy)), 9) +
+               right(percent(share(stage.exposed)), 11) + "  " + shortened(style_, when, width_ - 52) + "\n";
     }
   }
 

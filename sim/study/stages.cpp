@@ -70,15 +70,16 @@ void add_saved(const LayerGraph& part, PassCosts& costs) {
   }
 }
 
-/// Lowers one chunk, of `count` layers from `first` on.
+/// Lowers one chunk.
 class ChunkLowering {
  public:
   explicit ChunkLowering(const Scenario& scenario) : scenario_(scenario), kernels_(scenario.training.profile.kernels) {}
 
-  ChunkStep lower(std::int32_t first, std::int32_t count, const Policy& policy, PassCosts& costs) const {
+  ChunkStep lower(const BlockRange& range, const Policy& policy, PassCosts& costs) const {
     const bool splits = scenario_.pipeline->splits_backward();
     if (const auto* chain = std::get_if<LayerGraph>(&scenario_.model)) {
-      const LayerGraph part = part_of_chain(*chain, first, count);
+      const LayerGraph part =
+          part_of_chain(*chain, static_cast<std::int32_t>(range.first), static_cast<std::int32_t>(range.count));
       const Plan plan = make_plan(policy, outline(part));
       ChunkStep out = lower_chunk(part, plan, scenario_.training.loop.steps, splits);
       costs = costs_of(out, scenario_.device);
@@ -88,7 +89,7 @@ class ChunkLowering {
     const auto& spec = std::get<TransformerSpec>(scenario_.model);
     Training training = scenario_.training;
     training.batch.accumulate = scenario_.pipeline->micro_batches;
-    const TransformerChunk chunk = make_transformer_chunk(spec, training, {first, count});
+    const TransformerChunk chunk = make_transformer_chunk(spec, training, range);
     ChunkStep out = lower_chunk(chunk, make_plan(policy, outline(chunk.program, kernels_)), training, splits);
     costs = costs_of(out, scenario_.device);
     return out;
@@ -114,13 +115,19 @@ StageChunks lower_chunks(const Scenario& scenario) {
   const std::size_t count = pipeline.layers_per_chunk.size();
   std::vector<std::int32_t> first(count);
   std::exclusive_scan(pipeline.layers_per_chunk.begin(), pipeline.layers_per_chunk.end(), first.begin(), 0);
+  const std::int32_t all = first.back() + pipeline.layers_per_chunk.back();
   std::vector<PassCosts> costs(count);
   out.chunks.resize(count);
   const ChunkLowering lowering(scenario);
   in_parallel(count, [&](std::size_t c) {
     const auto stage = static_cast<std::size_t>(out.schedule.rank_of_chunk[c]);
     const Policy& policy = pipeline.policies.empty() ? scenario.policy : pipeline.policies[stage];
-    out.chunks[c] = lowering.lower(first[c], pipeline.layers_per_chunk[c], policy, costs[c]);
+    const std::int32_t layers = pipeline.layers_per_chunk[c];
+    const BlockRange range{.first = first[c],
+                           .count = layers,
+                           .embedding_before = c > 0 && first[c] == 0,
+                           .head_behind = c + 1 < count && first[c] + layers == all};
+    out.chunks[c] = lowering.lower(range, policy, costs[c]);
   });
   if (is_searched(pipeline.schedule))
     out.schedule = make_schedule(

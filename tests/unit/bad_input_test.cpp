@@ -181,6 +181,8 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "you mean 'pytorch-cuda'?"},
       {"a pipeline of an mlp", "model: {family: mlp}\nparallel: {pipeline: 2}",
        "s.yaml:2:11: error: 'parallel' is for the families chain and transformer so far, not 'mlp'"},
+      {"a chunk without layers in the middle", gpt2 + "parallel: {pipeline: 3, layers_per_chunk: [6, 0, 6]}",
+       "s.yaml:2:47: error: 'layers_per_chunk' must be a positive integer, not '0'"},
       {"turns of a schedule without groups", gpt2 + "parallel: {pipeline: 2, schedule: zb_h1, turn_waits: first}",
        "s.yaml:2:54: error: 'turn_waits' is about groups of micro-batches; expected schedule interleaved"},
       {"two numbers of micro-batches", gpt2 + "batch: {accumulate: 4}\nparallel: {micro_batches: 8}",

@@ -160,6 +160,43 @@ TEST_CASE("weave: one rank's view is that rank among all") {
       }
 }
 
+TEST_CASE("weave: waiting that transfers explain") {
+  struct Case {
+    std::string name, parallel, exposed;  // by stage
+  };
+  const Case cases[] = {
+      // Rank 0 waits from 10 to 50 for a gradient, 5 of which is its transfer; rank 1 only waits before it starts.
+      {"what comes late is not all transfer", "pipeline: 2, transfer_time: 5 ns", "5 0"},
+      {"no time, nothing exposed", "pipeline: 2", "0 0"},
+      // Now rank 0 stands still while its output leaves, too; rank 1 has nothing more to do when its gradient leaves.
+      {"blocking", "pipeline: 2, transfer_time: 5 ns, blocking_transfers: true", "10 0"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    std::string exposed;
+    for (const StageFigures& stage : run_chain(two_layers, c.parallel).pipeline->stages)
+      exposed += (exposed.empty() ? "" : " ") + to_string(stage.exposed);
+    CHECK(exposed == c.exposed);
+  }
+}
+
+TEST_CASE("weave: the embedding and the head as chunks of their own") {
+  const auto parameters = [](const std::string& chunks) {
+    const Run result = run(parse_scenario(
+        "model: {family: transformer, model_type: llama, layers: 2, hidden: 32, heads: 2, ffn_hidden: 64, vocab: 100, "
+        "attention: flash}\nbatch: {size: 2, sequence: 16}\nparallel: {pipeline: 4, layers_per_chunk: " +
+            chunks + ", micro_batches: 4}\n",
+        "t.yaml"));
+    CHECK_FALSE(referee(result.step, result.timeline));
+    return result.step.parameters;
+  };
+  const Run whole = run(parse_scenario(
+      "model: {family: transformer, model_type: llama, layers: 2, hidden: 32, heads: 2, ffn_hidden: 64, vocab: 100, "
+      "attention: flash}\nbatch: {size: 2, sequence: 16}\n",
+      "t.yaml"));
+  CHECK(parameters("[0, 1, 1, 0]") == whole.step.parameters);
+}
+
 TEST_CASE("weave: blocking transfers are waited for by who sends") {
   const Run result = run_chain(two_layers, "pipeline: 2, transfer_time: 5 ns, blocking_transfers: true");
   // As above; rank 1 starts its backward at 25 and has ended all when its gradient has been sent.

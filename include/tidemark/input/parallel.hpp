@@ -36,6 +36,7 @@ struct PipelinedModel {
   std::int64_t layers = 0;     // that chunks are cut from
   int micro_batches = 1;       // `batch.accumulate`
   bool frees_outputs = false;  // Megatron-LM's loop does
+  bool has_ends = false;       // an embedding and a head, which may be chunks of their own
 };
 
 /// `parallel`; nothing when it asks for one device. Throws InputError, with the place,

@@ -9,9 +9,11 @@
 
 namespace tidemark {
 
-/// Blocks [first, first + count). The embedding goes with block 0, the head and the loss with the last.
+/// Blocks [first, first + count). The embedding goes with block 0, the head and the loss with the last, where no chunk
+/// without blocks has them.
 struct BlockRange {
   std::int64_t first = 0, count = 0;
+  bool embedding_before = false, head_behind = false;  // in a chunk of their own
   friend bool operator==(const BlockRange&, const BlockRange&) = default;
 };
 

@@ -16,6 +16,7 @@ struct StageFigures {
   Moment peak;
   int in_flight = 0;  // chunks' micro-batches it holds for backward at most
   Nanos span, busy;   // from its first pass to the end of its last; computing in between
+  Nanos exposed;      // of its waiting, as much as the transfers take that it waits for
 };
 
 struct PipelineFigures {

@@ -1,0 +1,92 @@
+"""Pipelines whose throughput and memory were measured, from the times of their passes."""
+from cases import Case, Table, each_within
+
+GIB = 1 << 30
+
+
+def name(row):
+    return f"table {row['table']}: {row['model']}, {row['micro_batches']} micro-batches, {row['schedule']}"
+
+
+def chunks(row):
+    return 3 if row["schedule"] == "interleaved" else 1
+
+
+def nanos(row, key):
+    return int(row[key]) * 1000 // chunks(row)
+
+
+def passes(row):
+    """A chain of one layer a chunk, with the given times. What a layer saves is table 1's, a token."""
+    stages, hidden, heads = int(row["stages"]), int(row["hidden"]), int(row["heads"])
+    weights = nanos(row, "backward_weight")
+    return {"model": {"family": "chain", "layers": stages * chunks(row),
+                      "layer_activation": f"{34 * hidden + 5 * heads * 1024} B",
+                      "weight_activation": f"{32 * hidden} B", "forward_time": f"{nanos(row, 'forward')} ns",
+                      "backward_time": f"{nanos(row, 'backward_input') + weights} ns", "weight_time": f"{weights} ns"},
+            "parallel": {"pipeline": stages, "virtual": chunks(row), "schedule": row["schedule"],
+                         "micro_batches": int(row["micro_batches"]), "transfer_time": f"{row['transfer']} us",
+                         "blocking_transfers": True}}
+
+
+def throughput_cases(rows):
+    for row in rows:
+        def samples(result, row=row):
+            span = max(stage["span_ns"] for stage in result.summary["stages"])
+            return int(row["micro_batches"]) * int(row["size"]) * 1e9 / span / int(row["stages"])
+
+        wide = row["model"] == "14.6B"
+        yield Case(name(row), float(row["samples"]), passes(row), samples, bounded=not wide,
+                   note="two nodes, whose transfers are not those of one" if wide else "")
+
+
+def model(row):
+    """Op by op, as Megatron-LM runs it, with PyTorch's allocator on each stage."""
+    stages, hidden = int(row["stages"]), int(row["hidden"])
+    count = chunks(row) * stages
+    each = (int(row["layers"]) + 2) // count
+    return {"profile": "megatron", "device": "a100-80gb", "allocator": "cuda_caching",
+            "model": {"family": "transformer", "model_type": "gpt2", "layers": int(row["layers"]), "hidden": hidden,
+                      "heads": int(row["heads"]), "ffn_hidden": 4 * hidden, "vocab": 50304, "max_positions": 1024,
+                      "dropout": 0.1, "activation": "gelu", "attention": "eager", "tied_embeddings": False},
+            "batch": {"size": int(row["size"]), "sequence": 1024},
+            "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
+                      "master": "float32"},
+            "optimizer": {"kind": "adam", "fused": True},
+            "parallel": {"pipeline": stages, "virtual": chunks(row), "schedule": row["schedule"],
+                         "micro_batches": int(row["micro_batches"]),
+                         "layers_per_chunk": [each - 1, *[each] * (count - 2), each - 1]}}
+
+
+# The stage that peaks, where it is not the second: the first one has a layer less, and is the fullest only with twice
+# the micro-batches in flight.
+FULLEST = {("1.5B", "zb_1p"): 7, ("1.5B", "zb_2p"): 0, ("14.6B", "zb_2p"): 2}
+
+
+def memory_cases(rows):
+    """Of the rows that differ in the number of micro-batches alone the paper's memory is the same: the first stands."""
+    seen = set()
+    for row in rows:
+        setting = row["model"], row["schedule"]
+        if row["table"] != "4" or setting in seen:
+            continue
+        seen.add(setting)
+        stage = FULLEST.get(setting, 1)
+        scenario = model(row)
+        scenario["parallel"]["stage"] = stage
+
+        def reserved(result, stage=stage):
+            if result.summary["worst_stage"] != stage:
+                raise ValueError(f"the fullest stage is {result.summary['worst_stage']}, not {stage}")
+            return result.summary["reserved_peak_bytes"] / GIB
+
+        yield Case(name(row), float(row["memory"]), scenario, reserved, note=f"stage {stage} is the fullest")
+
+
+TABLES = [
+    Table("zero-bubble", "Pipelines of Qi et al. 2024: samples a second and GPU, from the times of the passes",
+          "8 % on one node", "zero_bubble_runs.csv", throughput_cases,
+          each_within(0.08), "samples/s"),
+    Table("zero-bubble-memory", "Pipelines of Qi et al. 2024: what PyTorch's allocator reserves on the fullest stage",
+          "5 %", "zero_bubble_runs.csv", memory_cases, each_within(0.05), "GiB"),
+]

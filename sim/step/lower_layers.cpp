@@ -54,10 +54,21 @@ class LayerWalk {
   void drop(const PlanStep& step);
   void discard_input(std::int32_t layer);
   void discard_saved(std::int32_t layer);
-  void begin_copy(const PlanStep& step, std::string_view kind, Stream stream);
+
+  /// What a copy out took: what the layer saved, or an input that it kept.
+  struct Moved {
+    std::int32_t value = -1;  // the input's; -1: what the layer saved
+    std::uint32_t copied = 0;
+    std::size_t block = 0;     // Step::host
+    StorageId device = no_id;  // still held, until somebody waits for the copy
+  };
+  void begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes);
   void copy_out(const PlanStep& step);
-  void wait_for_arrival(StorageId id, Stream stream);
+  void move_out(const PlanStep& step, std::int32_t value);
   void copy_in(const PlanStep& step);
+  void bring_back(const PlanStep& step, const Moved& moved);
+  void copy_wait(const PlanStep& step);
+  std::vector<Moved>& moved_by(const PlanStep& step, std::string_view kind, std::string_view fault);
   void check_backward_order(std::int32_t layer, const std::string& name) const;
 
   const LayerGraph& graph_;
@@ -72,11 +83,10 @@ class LayerWalk {
   std::int16_t step_ = 0;
   bool step_has_ops_ = false;
   bool loss_done_ = false;
-  std::vector<bool> backward_done_;                                // by layer
-  std::vector<LayerPart> backward_so_far_;                         // by layer: `whole` when none of its parts has come
-  std::vector<std::optional<std::uint32_t>> moved_out_;            // by layer: when its copy to the host has ended
-  std::vector<std::pair<StorageId, std::uint32_t>> on_their_way_;  // back: read only after the event
-  std::vector<std::int32_t> made_in_;                              // by value: the region whose run made it; -1 is none
+  std::vector<bool> backward_done_;                           // by layer
+  std::vector<LayerPart> backward_so_far_;                    // by layer: `whole` when none of its parts has come
+  std::vector<std::optional<std::vector<Moved>>> moved_out_;  // by layer: what is on the host
+  std::vector<std::int32_t> made_in_;                         // by value: the region whose run made it; -1 is none
 };
 
 void LayerWalk::run(int steps) {
@@ -132,6 +142,8 @@ void LayerWalk::plan_step(const PlanStep& step) {
       return copy_out(step);
     case Action::copy_in:
       return copy_in(step);
+    case Action::copy_wait:
+      return copy_wait(step);
   }
 }
 
@@ -202,7 +214,6 @@ void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, 
 void LayerWalk::compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes) {
   const StorageId id = emit_.alloc(workspace, bytes, Category::workspace, layer);
   touched.push_back(id);
-  for (const StorageId read : touched) wait_for_arrival(read, Stream::compute);
   emit_.compute(touched);
   emit_.release(id);
 }
@@ -326,46 +337,94 @@ void LayerWalk::discard_saved(std::int32_t layer) {
   store_.free_saved(layer);
 }
 
-void LayerWalk::wait_for_arrival(StorageId id, Stream stream) {
-  std::erase_if(on_their_way_, [&](const auto& copy) {
-    if (copy.first == id) emit_.wait(copy.second, stream);
-    return copy.first == id;
-  });
-}
-
-void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream) {
-  const std::string name = op_name(kind, step.layer);
-  if (part(step) != LayerPart::whole)
-    throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
-  begin(name, step.layer, Phase::offload, {});
+void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes) {
+  begin(op_name(kind, step.layer), step.layer, Phase::offload, {});
   StepOp& op = emit_.step().ops.back();
   op.stream = stream;
   op.has_time = false;
-  op.moved = counts_.saved[static_cast<std::size_t>(step.layer)];
+  op.moved = bytes;
 }
 
-/// What a layer saved goes to the host, its output with it; the device's storage is free when the copy has ended (M9).
+/// What a layer saved goes to the host, its output with it; of one that runs again, the inputs that it alone will read.
+/// The model's own input is the batch, and stays.
 void LayerWalk::copy_out(const PlanStep& step) {
-  begin_copy(step, "Out", Stream::copy_out);
-  const StorageId saved = store_.read_saved(step.layer, op_name("Out", step.layer));
-  wait_for_arrival(saved, Stream::copy_out);
-  emit_.copy({saved});
-  moved_out_[static_cast<std::size_t>(step.layer)] = emit_.record(Stream::copy_out);
-  store_.free_saved(step.layer, Stream::copy_out);
+  const std::string name = op_name("Out", step.layer);
+  if (part(step) != LayerPart::whole)
+    throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
+  std::vector<std::int32_t> kept;
+  for (const std::int32_t value : inputs(step.layer))
+    if (value > 0 && store_.is_only_for(step.layer, value)) kept.push_back(value);
+  if (store_.has_saved(step.layer)) kept.clear();
+  if (kept.empty()) store_.read_saved(step.layer, name);
+  moved_out_[static_cast<std::size_t>(step.layer)].emplace();
+  if (kept.empty()) return move_out(step, -1);
+  for (const std::int32_t value : kept) move_out(step, value);
 }
 
-/// Comes back into a storage of its own, made when the host asks for it: how long before it is read is the prefetch.
-void LayerWalk::copy_in(const PlanStep& step) {
-  std::optional<std::uint32_t>& moved = moved_out_[static_cast<std::size_t>(step.layer)];
+/// The device's storage is free when the copy has ended (M9), or when computation has waited for that.
+void LayerWalk::move_out(const PlanStep& step, std::int32_t value) {
+  const std::string name = op_name("Out", step.layer);
+  const StorageId id = value < 0 ? store_.read_saved(step.layer, name) : store_.read(value, name);
+  const StepStorage storage = emit_.step().storages[id];
+  if (storage.bytes < plan_.copies.min_size) return;
+  begin_copy(step, "Out", Stream::copy_out, storage.bytes);
+  if (value < 0)
+    store_.take_saved(step.layer);
+  else
+    store_.take_plain(value);
+  emit_.copy({id});
+  Moved moved{value, emit_.record(Stream::copy_out), emit_.step().host.size(), no_id};
+  emit_.step().host.push_back({storage.name, storage.bytes, static_cast<OpId>(emit_.step().ops.size() - 1), no_id});
+  emit_.read_until(id, Stream::copy_out, moved.copied);
+  if (plan_.copies.free_at_wait)
+    moved.device = id;
+  else
+    emit_.release(id);
+  moved_out_[static_cast<std::size_t>(step.layer)]->push_back(moved);
+}
+
+std::vector<LayerWalk::Moved>& LayerWalk::moved_by(const PlanStep& step, std::string_view kind,
+                                                   std::string_view fault) {
+  auto& moved = moved_out_[static_cast<std::size_t>(step.layer)];
   if (!moved)
-    throw InputError(op_name("In", step.layer) + " brings back what is not on the host; expected " +
-                     op_name("Out", step.layer) + " before it");
-  begin_copy(step, "In", Stream::copy_in);
-  const StorageId saved = store_.make_saved(step.layer, op_name("In", step.layer));
-  emit_.wait(*moved, Stream::copy_in);
-  emit_.copy({saved});
-  on_their_way_.emplace_back(saved, emit_.record(Stream::copy_in));
-  moved.reset();
+    throw InputError(op_name(kind, step.layer) + std::string(fault) + "; expected " + op_name("Out", step.layer) +
+                     " before it");
+  return *moved;
+}
+
+void LayerWalk::copy_wait(const PlanStep& step) {
+  for (Moved& moved : moved_by(step, "Wait", " waits for what is not copied out")) {
+    if (moved.device == no_id) continue;
+    emit_.wait(moved.copied, Stream::compute);
+    emit_.release(std::exchange(moved.device, no_id));
+  }
+}
+
+void LayerWalk::copy_in(const PlanStep& step) {
+  for (const Moved& moved : moved_by(step, "In", " brings back what is not on the host")) bring_back(step, moved);
+  moved_out_[static_cast<std::size_t>(step.layer)].reset();
+}
+
+/// Into a storage of its own, made when the host asks for it: how long before it is read is the prefetch. What nobody
+/// has waited for is still on the device.
+void LayerWalk::bring_back(const PlanStep& step, const Moved& moved) {
+  const std::string name = op_name("In", step.layer);
+  HostBlock& block = emit_.step().host[moved.block];
+  if (moved.device != no_id) {
+    if (moved.value < 0)
+      store_.put_saved(step.layer, moved.device);
+    else
+      store_.put_plain(moved.value, moved.device, step.layer);
+    block.back = static_cast<OpId>(emit_.step().ops.size() - 1);
+    return;
+  }
+  begin_copy(step, "In", Stream::copy_in, block.bytes);
+  const StorageId id =
+      moved.value < 0 ? store_.make_saved(step.layer, name) : store_.make_plain(moved.value, {step.layer}, name);
+  emit_.wait(moved.copied, Stream::copy_in);
+  emit_.copy({id});
+  emit_.written_at(id, Stream::copy_in, emit_.record(Stream::copy_in));
+  block.back = static_cast<OpId>(emit_.step().ops.size() - 1);
 }
 
 }  // namespace

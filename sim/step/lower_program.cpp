@@ -16,6 +16,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       kernels_(all_kernels()),
       schedule_(schedule(program, plan, kernels_, runtime_.stops_early)),
       checkpointing_(plan.checkpointing),
+      copies_(plan.copies),
       hold_boundaries_(plan.hold_boundaries),
       host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
@@ -88,6 +89,7 @@ void ProgramLowering::emit_static() {
   for (const TensorId t : program_.inputs) is_leaf_[static_cast<std::size_t>(t)] = true;
   leaf_buffers_.assign(program_.storages.size(), no_gradient);
   nodes_.resize(program_.ops.size());
+  away_.resize(program_.ops.size());
   find_active_ops();
   region_states_.resize(schedule_.regions.size());
   std::vector<StorageId> by_storage(program_.storages.size(), none);
@@ -169,6 +171,7 @@ void ProgramLowering::emit_micro_batch() {
   const std::vector<Turn>& turns = schedule_.turns;
   bool in_backward = false;
   for (std::size_t i = 0; i < turns.size(); ++i) {
+    emit_copies_before(i);
     const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
     begin_part(again ? StepPart::What::backward : StepPart::What::forward,
                op_at(static_cast<std::size_t>(turns[i].op)).layer);
@@ -182,6 +185,7 @@ void ProgramLowering::emit_micro_batch() {
     leave_region(turns[i], i + 1 == turns.size() ? nullptr : &turns[i + 1]);
   }
   end_backward();
+  end_copies();
 }
 
 void ProgramLowering::emit_turn(const Turn& turn) {
@@ -194,6 +198,8 @@ void ProgramLowering::emit_turn(const Turn& turn) {
       return emit_take(turn);
     case Turn::What::backward:
       return emit_backward(turn);
+    case Turn::What::copy:
+      break;  // stands between turns: emit_copies_before
   }
 }
 

@@ -146,13 +146,12 @@ Block policy_block(std::string_view kind, std::vector<Key> own) {
                   "How a framework carries a region out; direct: exactly as the plan stands.",
                   {},
                   "checkpointing"});
-  if (kind != "offload")
-    keys.push_back({"offload",
-                    Type::block,
-                    "none",
-                    "What is held for backward lies on the host in between: what blocks saved, or regions' inputs.",
-                    {},
-                    "offload"});
+  keys.push_back({"offload",
+                  Type::block,
+                  "none",
+                  "What is held for backward lies on the host in between: what blocks saved, or regions' inputs.",
+                  {},
+                  "offload"});
   return {"policy", kind, std::move(keys)};
 }
 

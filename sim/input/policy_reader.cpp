@@ -109,10 +109,10 @@ PolicyRequest read_policy(const DocPtr& written) {
   PolicyRequest request;
   request.policy.kind = policy_kind(kind, map);
   if (kind == "plan") read_plan_policy(map, request);
-  if (kind == "offload")
-    request.policy.offload = offload(map);
-  else if (const auto moved = map.optional("offload"))
-    request.policy.offload = offload(YamlMap(moved->value, block("offload")));
+  const auto moved = map.optional("offload");
+  if (moved && kind == "offload") moved->fail("policy offload has the keys of 'offload' itself");
+  if (kind == "offload") request.policy.offload = offload(map);
+  if (moved) request.policy.offload = offload(YamlMap(moved->value, block("offload")));
   read_schedule(map, request.policy);
   request.policy.hold_boundaries = map.get("boundaries", choice, std::string("release")) == "hold";
   if (const auto how = map.optional("checkpointing")) request.policy.checkpointing = read_checkpointing(how->value);

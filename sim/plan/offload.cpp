@@ -179,8 +179,8 @@ std::vector<Unit> Copier::all_units() {
   }
   if (units.empty() && !any_saved_) refuse_nothing();
   if (units.empty())
-    plan_.warnings.push_back("offload moves nothing: 'min_size', " + to_string(offload_.min_size) +
-                             ", is above all that is held, " + to_string(too_small_) + " at most");
+    plan_.warnings.push_back("offload moves nothing: 'min_size', " + pretty(offload_.min_size) +
+                             ", is above all that is held, " + pretty(too_small_) + " at most");
   warn_of_other_holders(units);
   return units;
 }
@@ -286,8 +286,8 @@ void Copier::place(const PlanStep& out) {
     const std::size_t later = block + static_cast<std::size_t>(*offload_.wait_after);
     PlanStep wait = out;
     wait.action = Action::copy_wait;
-    if (later < blocks_.size())
-      before_[std::max(end_of_forward(blocks_[later]), end_of_forward(out.layer))].push_back(wait);
+    const std::size_t where = later < blocks_.size() ? end_of_forward(blocks_[later]) : loss_ + 1;
+    if (where <= loss_) before_[std::max(where, end_of_forward(out.layer))].push_back(wait);
   }
   PlanStep in = out;
   in.action = Action::copy_in;

@@ -61,7 +61,10 @@ std::vector<HostEvent> host_events(const Step& step, const Timeline& timeline) {
     out.push_back({copied.start, i, true, {}});
     if (block.back != no_id) out.push_back({std::max(timeline.ops[block.back].end, copied.end), i, false, {}});
   }
-  std::ranges::sort(out, {}, [](const HostEvent& e) { return std::tuple(e.time, e.is_alloc, e.block); });
+  std::ranges::sort(out, {}, [&](const HostEvent& e) {
+    const HostBlock& block = step.host[e.block];
+    return std::tuple(e.time, e.is_alloc ? block.out : block.back, !e.is_alloc);
+  });
   std::vector<Bytes> held(static_cast<std::size_t>(step.ranks));
   for (HostEvent& event : out) {
     const HostBlock& block = step.host[event.block];

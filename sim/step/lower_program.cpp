@@ -22,6 +22,9 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       emit_(step_),
       gradients_(emit_, runtime_),
       optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {
+  if (host_is_device_ && !schedule_.copies.empty())
+    throw InputError("kernels " + training.profile.kernels +
+                     " run where the host's memory is the device's; expected a plan without copies");
   step_.warnings = plan.warnings;
   warn_of_missing_rules();
   release_rank_.assign(program.tensors.size(), program.tensors.size());

@@ -67,7 +67,7 @@ TEST_CASE("sequence: text that is no sequence") {
   };
   const Case cases[] = {
       {"no such letter", "Fc0 X1",
-       "error: token 2 of the sequence, 'X1', is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In with a block's "
+       "error: token 2 of the sequence, 'X1', is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Wait with a block's "
        "number"},
       {"no number", "Fe", "error: token 1 of the sequence, 'Fe', lacks a number"},
       {"negative", "Fe-1", "error: token 1 of the sequence, 'Fe-1', lacks a number"},

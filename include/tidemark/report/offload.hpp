@@ -52,7 +52,7 @@ struct HostEvent {
   friend bool operator==(const HostEvent&, const HostEvent&) = default;
 };
 
-/// In time order; at one instant what ends goes before what starts.
+/// In time order, at one instant in the order in which the host issued the copies.
 std::vector<HostEvent> host_events(const Step& step, const Timeline& timeline);
 /// One row a change: seq,time_ns,step,rank,event,op,tensor,bytes,host_bytes,id.
 void write_host_timeline_csv(const Step& step, const Timeline& timeline, const TextSink& sink);

@@ -50,8 +50,12 @@ std::string in_words(const PlanAnswer& answer, Bytes budget) {
   out += (answer.tried.size() > 1 ? "; tried " + list(answer.tried) : "") + ")\n";
   out += "# peak " + pretty(best.cost.peak) + " (" + to_string(best.cost.peak) + " B) within " + pretty(budget) +
          "; without recomputation " + pretty(answer.without.peak) + "\n";
-  out += "# recomputes " + pretty(best.cost.recompute) + ", " + percent(best.cost.recompute, answer.without.total) +
-         " more FLOPs\n";
+  if (answer.without.total.count > 0 || best.cost.recomputes == 0)
+    out += "# recomputes " + pretty(best.cost.recompute) + ", " + percent(best.cost.recompute, answer.without.total) +
+           " more FLOPs\n";
+  else
+    out +=
+        "# recomputes: " + std::to_string(best.cost.recomputes) + " runs of ops, whose FLOPs the model does not give\n";
   if (best.cost.time.count > 0)
     out += "# time " + pretty(best.cost.time) + ", without recomputation " + pretty(answer.without.time) + "\n";
   out += bound_line(answer);
@@ -78,6 +82,9 @@ std::string price(const PlanAnswer& said, const PlanAnswer& free) {
   const PlanCost &here = said.best->cost, &there = free.best->cost;
   const bool timed = here.time.count > 0;
   const Int128 more = timed ? Int128{here.time.count - there.time.count} : here.total.count - there.total.count;
+  if (more == 0 && here.recomputes > there.recomputes)
+    return "# the price of its words: " + std::to_string(here.recomputes - there.recomputes) +
+           " more runs of ops than \"" + free.best->words + "\"\n";
   if (more <= 0) return "# no plan that was found without the framework is cheaper\n";
   const std::string amount = timed ? pretty(Nanos{static_cast<std::int64_t>(more)}) : pretty(Flops{more});
   return "# the price of its words: " + amount + ", " +

@@ -122,8 +122,8 @@ class CommandLine {
     command
         ->add_option(
             "--method", plan_.method,
-            "auto, uniform, block, chen, knapsack, search; for chains revolve, rotor, rotor_tight, chain_exact; for "
-            "graphs of a whole step checkmate, dtr")
+            "auto, uniform, block, chen, knapsack, search; for chains revolve, mixed, two_level, rotor, rotor_tight, "
+            "chain_exact; for graphs of a whole step checkmate, dtr")
         ->capture_default_str();
     command
         ->add_option("--heuristic", plan_.heuristic,

@@ -20,6 +20,7 @@ capacity: 40 GiB
 flops: {float32: 19.5 TFLOP/s, bfloat16: 312 TFLOP/s, float16: 312 TFLOP/s, float64: 9.7 TFLOP/s}
 memory_bandwidth: 1555 GB/s
 copy_bandwidth: {to_host: 32 GB/s, to_device: 32 GB/s}
+link_bandwidth: 300 GB/s
 workspaces: {cublas: 8519680 B}
 )"},
     {"a100-80gb", R"(# NVIDIA A100 80GB SXM (datasheet 2021), dense.
@@ -28,6 +29,7 @@ capacity: 80 GiB
 flops: {float32: 19.5 TFLOP/s, bfloat16: 312 TFLOP/s, float16: 312 TFLOP/s, float64: 9.7 TFLOP/s}
 memory_bandwidth: 2039 GB/s
 copy_bandwidth: {to_host: 32 GB/s, to_device: 32 GB/s}
+link_bandwidth: 300 GB/s
 workspaces: {cublas: 8519680 B}
 )"},
     {"h100-80gb", R"(# NVIDIA H100 80GB SXM5 (datasheet 2023), dense: half of the figures with sparsity.
@@ -36,6 +38,7 @@ capacity: 80 GiB
 flops: {float32: 67 TFLOP/s, bfloat16: 989.5 TFLOP/s, float16: 989.5 TFLOP/s, float8: 1979 TFLOP/s, float64: 34 TFLOP/s}
 memory_bandwidth: 3350 GB/s
 copy_bandwidth: {to_host: 64 GB/s, to_device: 64 GB/s}
+link_bandwidth: 450 GB/s
 workspaces: {cublas: 32 MiB}
 )"},
     {"h200", R"(# NVIDIA H200 141GB SXM5 (datasheet 2024), dense: half of the figures with sparsity.
@@ -44,6 +47,7 @@ capacity: 141 GB
 flops: {float32: 67 TFLOP/s, bfloat16: 989.5 TFLOP/s, float16: 989.5 TFLOP/s, float8: 1979 TFLOP/s, float64: 34 TFLOP/s}
 memory_bandwidth: 4800 GB/s
 copy_bandwidth: {to_host: 64 GB/s, to_device: 64 GB/s}
+link_bandwidth: 450 GB/s
 workspaces: {cublas: 32 MiB}
 )"},
     {"l4", R"(# NVIDIA L4 24GB (datasheet 2023), dense: half of the figures with sparsity.
@@ -75,6 +79,7 @@ capacity: 32 GiB
 flops: {float32: 15.7 TFLOP/s, float16: 125 TFLOP/s, float64: 7.8 TFLOP/s}
 memory_bandwidth: 900 GB/s
 copy_bandwidth: {to_host: 16 GB/s, to_device: 16 GB/s}
+link_bandwidth: 150 GB/s
 workspaces: {cublas: 8519680 B}
 )"},
 }};

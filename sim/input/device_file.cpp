@@ -34,6 +34,7 @@ Device device_of(const DocPtr& root, const std::string& name) {
     device.copy_to_host = copies.get("to_host", byte_rate, 0.0);
     device.copy_to_device = copies.get("to_device", byte_rate, 0.0);
   }
+  device.link_bandwidth = map.get("link_bandwidth", byte_rate, 0.0);
   device.launch_time = map.get("launch_time", time, Nanos{});
   if (const auto field = map.optional("workspaces"))
     for (const Field& workspace : YamlMap(field->value, block("workspaces")).fields())

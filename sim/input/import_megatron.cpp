@@ -179,8 +179,11 @@ class Megatron {
 
   std::string optimizer() {
     const std::string name = settings_.text("optimizer", "adam");
-    if (name == "adam") return "{kind: adam, fused: true}";
-    if (name == "sgd") return "{kind: sgd}";
+    const std::string norm = settings_.decimal("clip-grad", "1.0");
+    const bool clips = norm.find_first_not_of("0.") != std::string::npos;
+    const std::string clipping = clips ? ", clip_grad_norm: " + norm : "";
+    if (name == "adam") return "{kind: adam, fused: true" + clipping + "}";
+    if (name == "sgd") return "{kind: sgd" + clipping + "}";
     throw InputError(settings_.where("optimizer"),
                      fmt::format("optimizer '{}' is not modelled; adam and sgd are", name));
   }
@@ -194,6 +197,10 @@ class Megatron {
     if (granularity != "full")
       throw InputError(settings_.where("recompute-granularity"),
                        fmt::format("recompute-granularity '{}' is not known; known are full, selective", granularity));
+    if (method == "uniform" && layers == 0)
+      throw InputError(settings_.where("recompute-num-layers"),
+                       "'--recompute-num-layers' must be at least 1 with method uniform, not 0");
+    if (layers == 0) return "none";
     if (method == "uniform") return layers == 1 ? "full" : fmt::format("{{kind: interval, interval: {}}}", layers);
     if (method == "block") return fmt::format("{{kind: block, layers: {}}}", layers);
     throw InputError(settings_.where("recompute-method"),
@@ -278,7 +285,6 @@ class Megatron {
                                   "mock-data",
                                   "weight-decay",
                                   "adam-",
-                                  "clip-grad",
                                   "seed",
                                   "init-method",
                                   "distributed-",

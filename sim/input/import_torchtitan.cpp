@@ -127,6 +127,8 @@ ImportedScenario import_torchtitan(const DocNode& root) {
   step.add("kind", kind == "AdamW" ? "adamw" : "adam");
   if (implementation == "fused") step.add("fused", "true");
   if (implementation == "for-loop") step.add("multi_tensor", "false");
+  const std::string norm = training.decimal("max_norm", "1.0");
+  if (norm.find_first_not_of("0.") != std::string::npos) step.add("clip_grad_norm", norm);
   const auto dtype_of = [&](std::string_view key, const char* fallback) {
     std::string given = training.text(key, fallback);
     if (given != "float32" && given != "bfloat16" && given != "float16")
@@ -145,7 +147,7 @@ ImportedScenario import_torchtitan(const DocNode& root) {
       checkpoint_policy(checkpoint));
   out.notes.emplace_back("weights are cast by autocast, as torchtitan does on one device without FSDP");
   model.pass_over({"hf_assets_path", "tokenizer_path", "print_after_conversion"});
-  training.pass_over({"steps", "dataset", "dataset_path", "max_norm", "seed", "deterministic", "gc_freq", "gc_debug",
+  training.pass_over({"steps", "dataset", "dataset_path", "seed", "deterministic", "gc_freq", "gc_debug",
                       "global_batch_size", "mixed_precision_reduce", "enable_cpu_offload"});
   optimizer.pass_over({"lr", "eps", "beta1", "beta2", "weight_decay", "early_step_in_backward"});
   checkpoint.pass_over({"preserve_rng_state"});

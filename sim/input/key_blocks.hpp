@@ -9,5 +9,6 @@ namespace tidemark {
 
 /// What each family's model holds, and what a program file is made of.
 std::vector<Block> model_blocks();
+std::vector<Block> parallel_blocks();
 
 }  // namespace tidemark

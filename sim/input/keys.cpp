@@ -4,7 +4,6 @@
 
 #include "key_blocks.hpp"
 #include "tidemark/base/errors.hpp"
-#include "tidemark/plan/pipeline_schedule.hpp"
 
 namespace tidemark {
 namespace {
@@ -210,7 +209,12 @@ std::vector<Block> setting_blocks() {
          Type::choice,
          "none",
          "none: gradients are born anew each step; zero: they persist.",
-         {"none", "zero"}}}},
+         {"none", "zero"}},
+        {"in_backward", Type::boolean, "false",
+         "Each weight is updated when its gradient is whole, and the gradient freed (LOMO, torchtune)."},
+        {"clip_grad_norm", Type::factor, "none", "The norm of all gradients is limited before the update."},
+        {"states", Type::choice, "plain", "8bit: bitsandbytes' block-wise states of one byte.", {"plain", "8bit"}},
+        {"block_size", Type::integer, "256", "8bit: states that share a scale; 2048 up to bitsandbytes 0.44."}}},
       {"loss",
        "",
        {
@@ -238,26 +242,6 @@ std::vector<Block> setting_blocks() {
         {"preserve_rng", Type::boolean, "true", "The generator's state is copied for each region."},
         {"parameters", Type::boolean, "false", "offload: parameters that are saved are copied too."}}},
       {"schedule", "", {{"on_grad_of", Type::text, "", "The op, by its name within the layer."}}},
-      {"parallel",
-       "",
-       {{"pipeline", Type::integer, "1", "Stages the layers are cut into."},
-        {"virtual", Type::integer, "1; 2 for zb_v", "Chunks of layers a stage holds."},
-        {"layers_per_chunk", Type::integers, "the same for all", "One number, or a list of one a chunk."},
-        {"schedule",
-         Type::choice,
-         "1f1b; interleaved with several chunks a stage",
-         "In which order a stage runs forwards and backwards.",
-         {schedule_names.begin(), schedule_names.end()}},
-        {"schedule_file", Type::path, "none", "Instead: a CSV with one row a rank, of passes such as 0F0, 1I3, 1W3."},
-        {"micro_batches", Type::integer, "those of `schedule_file`, else `batch.accumulate`",
-         "Micro-batches of a step."},
-        {"transfer_time", Type::time, "0 ns", "From one stage to the next, each way."},
-        {"transfer_bandwidth", Type::byte_rate, "no time for bytes", "Between stages; adds to transfer_time."},
-        {"free_outputs", Type::boolean, "true with loop megatron",
-         "A chunk's output goes when it has been sent, where backward does not read it."},
-        {"stage_policies", Type::steps, "`policy` for all", "One policy a stage: its kind, or a map.", {}, "policy"},
-        {"stage", Type::text, "all", "The stage that results show, from 0; or all."},
-        {"rank", Type::text, "all", "The same by rank: a pipeline has one rank a stage."}}},
       {"allocator",
        "",
        {{"kind",
@@ -289,6 +273,8 @@ std::vector<Block> device_blocks() {
         {"flops", Type::block, "no time for FLOPs", "Rates by data type.", {}, "device_flops"},
         {"memory_bandwidth", Type::byte_rate, "no time for traffic", "Of its own memory."},
         {"copy_bandwidth", Type::block, "copies take no time", "Between device and host.", {}, "copy_bandwidth"},
+        {"link_bandwidth", Type::byte_rate, "exchanges take no time",
+         "To the devices it shares tensors with, each way."},
         {"launch_time", Type::time, "0 ns", "Added to each compute."},
         {"workspaces",
          Type::block,
@@ -373,14 +359,19 @@ std::vector<Block> plan_blocks() {
           "copy_wait"}},
         {"layer", Type::text, "", "A block's number, or a layer's name; `loss` needs none."},
         {"ops", Type::texts, "the whole layer", "Names within the layer."},
-        {"keep", Type::choice, "all", "What it leaves for backward.", {"none", "input", "all"}},
+        {"keep",
+         Type::choice,
+         "all",
+         "What it leaves for backward; of a copy, what it moves.",
+         {"none", "input", "all"}},
         {"region", Type::integer, "none", "Steps of one region share a number."}}},
   };
 }
 
 std::vector<Block> make_blocks() {
   std::vector<Block> out = {scenario_block(), profile_block()};
-  for (const auto& more : {model_blocks(), policy_blocks(), setting_blocks(), device_blocks(), plan_blocks()})
+  for (const auto& more :
+       {model_blocks(), policy_blocks(), setting_blocks(), parallel_blocks(), device_blocks(), plan_blocks()})
     out.insert(out.end(), more.begin(), more.end());
   return out;
 }

@@ -14,9 +14,10 @@ namespace {
 
 constexpr std::int64_t max_blocks = 1'000'000;
 
-/// Planners decide by simulating; none of them can be asked for by name yet.
-constexpr std::array<std::string_view, 11> planners = {"chen", "greedy",    "revolve", "hrevolve", "mixed",   "rotor",
-                                                       "pofo", "checkmate", "dtr",     "poet",     "knapsack"};
+/// Planners decide by simulating: `tidemark plan` asks them, and a scenario takes what they write.
+constexpr std::array<std::string_view, 11> planners = {"chen",        "revolve",     "mixed",    "two_level",
+                                                       "rotor",       "rotor_tight", "knapsack", "checkmate",
+                                                       "chain_exact", "dtr",         "search"};
 
 int count(const Field& field) { return static_cast<int>(positive_integer(field, max_blocks)); }
 
@@ -26,8 +27,8 @@ std::string kind_of(const DocPtr& node) {
   if (node->kind == DocNode::Kind::map && !value) throw InputError(node->where(), "missing key 'kind' in 'policy'");
   const Field field{&key, value ? value : node};
   if (std::ranges::find(planners, field.value->text) != planners.end())
-    field.fail(fmt::format("policy {} is not available yet; available are: {}", shown(*field.value),
-                           joined(variants("policy"))));
+    field.fail(fmt::format("{} is a planner; expected a rule, or the plan that tidemark plan --method {} writes",
+                           shown(*field.value), field.value->text));
   return choice(field);
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "optimizer_block.hpp"
 #include "tidemark/input/caching_settings.hpp"
 #include "tidemark/input/config_file.hpp"
 #include "tidemark/input/device_file.hpp"
@@ -16,6 +17,7 @@
 #include "tidemark/input/program_file.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/settings.hpp"
+#include "tidemark/input/shards.hpp"
 #include "tidemark/step/kernel.hpp"
 
 namespace tidemark {
@@ -164,13 +166,7 @@ class ScenarioReader {
 
   void read_optimizer() {
     Optimizer& optimizer = out_.training.optimizer;
-    if (const auto map = sub("optimizer")) {
-      const std::string kind = choice(map->require("kind"));
-      optimizer.kind = static_cast<OptimizerKind>(std::ranges::find(optimizer_names, kind) - optimizer_names.begin());
-      optimizer.multi_tensor = map->get("multi_tensor", boolean, optimizer.multi_tensor);
-      optimizer.fused = map->get("fused", boolean, optimizer.fused);
-      optimizer.zero_grad_to_none = map->get("zero_grad", choice, std::string("none")) == "none";
-    }
+    if (const auto map = sub("optimizer")) optimizer = read_optimizer_block(*map, out_.training, map_.has("parallel"));
     Loop& loop = out_.training.loop;
     loop.steps = optimizer.kind == OptimizerKind::none ? 1 : 2;
     if (const auto steps = map_.optional("steps")) loop.steps = static_cast<int>(positive_integer(*steps, max_steps));
@@ -300,6 +296,7 @@ class ScenarioReader {
           ->fail("'parallel' is for the families chain and transformer so far, not '" + out_.family + "'");
     if (out_.convention != Convention::framework)
       map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
+    out_.training.shards = read_shards(*map, transformer, out_.training);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
     out_.pipeline = read_parallel(*map, {layers, transformer == nullptr, out_.training.batch.accumulate,
                                          out_.training.profile.loop == "megatron"});

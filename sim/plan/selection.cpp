@@ -117,8 +117,13 @@ void check_patterns(const std::vector<std::string>& patterns, const Outline& out
     }
   const auto unused = std::ranges::find(used, false);
   if (unused == used.end()) return;
-  throw InputError("'" + patterns[static_cast<std::size_t>(unused - used.begin())] +
-                   "' matches no op of the blocks; expected a kind (" + joined(kinds) +
+  const std::string& pattern = patterns[static_cast<std::size_t>(unused - used.begin())];
+  std::vector<std::string> known(kinds.begin(), kinds.end());
+  known.insert(known.end(), names.begin(), names.end());
+  for (const Group& group : groups()) known.emplace_back(group.name);
+  const std::string near = nearest_name(without_count(pattern), known);
+  const std::string hint = near.empty() ? "" : "did you mean '" + near + "'? ";
+  throw InputError("'" + pattern + "' matches no op of the blocks; " + hint + "expected a kind (" + joined(kinds) +
                    "), a group (matmul, norm, activation) or part of a name (" + joined(names) + ")");
 }
 

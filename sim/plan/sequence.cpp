@@ -19,14 +19,16 @@ struct Letters {
   Keep keep;
 };
 /// A letter sequence stands before any that begins with it.
-constexpr std::array<Letters, 10> alphabet = {{{"Fe", Action::forward, Keep::all},
+constexpr std::array<Letters, 12> alphabet = {{{"Fe", Action::forward, Keep::all},
                                                {"Fc", Action::forward, Keep::input},
                                                {"Fn", Action::forward, Keep::none},
                                                {"B", Action::backward, Keep::all},
                                                {"Dxbar", Action::discard_saved, Keep::all},
                                                {"Dx", Action::discard_input, Keep::all},
                                                {"D", Action::drop, Keep::all},
+                                               {"Outx", Action::copy_out, Keep::input},
                                                {"Out", Action::copy_out, Keep::all},
+                                               {"Inx", Action::copy_in, Keep::input},
                                                {"In", Action::copy_in, Keep::all},
                                                {"Wait", Action::copy_wait, Keep::all}}};
 
@@ -99,7 +101,7 @@ PlanStep Parser::step() {
   if (token_ == "L") return {Action::loss, -1, {}, Keep::all, -1};
   const auto letters = std::ranges::find_if(alphabet, [&](const Letters& l) { return token_.starts_with(l.text); });
   if (letters == alphabet.end())
-    refuse("is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Wait with a block's number");
+    refuse("is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Outx, Inx, Wait with a block's number");
   std::string_view rest = std::string_view(token_).substr(letters->text.size());
   PlanStep out{letters->action, layer(rest, letters->action), {}, letters->keep, -1};
   if (!rest.empty()) out.ops = ops(rest, out.layer);
@@ -189,7 +191,7 @@ class Printer {
   std::string token(const PlanStep& step) const {
     if (step.action == Action::loss) return "L";
     const Action letter = step.action == Action::recompute ? Action::forward : step.action;
-    const bool keeps = letter == Action::forward;
+    const bool keeps = letter == Action::forward || letter == Action::copy_out || letter == Action::copy_in;
     const auto letters = std::ranges::find_if(
         alphabet, [&](const Letters& l) { return l.action == letter && (!keeps || l.keep == step.keep); });
     std::string out(letters->text);

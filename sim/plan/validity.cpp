@@ -49,6 +49,7 @@ class Walk {
   void copy(const PlanStep& step);
   void give_up_inputs(std::int32_t layer);
   void discard_input(std::int32_t layer);
+  void copy_input(const PlanStep& step);
   void require_inputs(std::int32_t layer);
   bool output_is_there(std::int32_t layer);
 
@@ -61,6 +62,7 @@ class Walk {
   std::vector<std::int32_t> regions_;                     // by layer: that its forward step names
   enum class Input : std::uint8_t { read, kept, away };   // kept: for when the layer runs again; away: on the host
   std::vector<Input> inputs_;                             // by layer
+  std::vector<bool> inputs_on_host_;                      // by layer, of a chain
   bool model_input_ = true;                               // of a chain
   bool loss_done_ = false;
   std::size_t position_ = 0;
@@ -72,7 +74,8 @@ Walk::Walk(const Plan& plan, const Outline& outline)
       reads_(outline.layers.size()),
       outputs_(outline.layers.size()),
       regions_(outline.layers.size(), -1),
-      inputs_(outline.layers.size(), Input::read) {
+      inputs_(outline.layers.size(), Input::read),
+      inputs_on_host_(outline.layers.size(), false) {
   for (const OutlineLayer& layer : outline.layers) {
     ops_.emplace_back(layer.ops.size());
     readers_.emplace_back(layer.ops.size());
@@ -148,6 +151,20 @@ void Walk::discard_input(std::int32_t layer) {
   if (layer > last + 1) refuse("names layer " + std::to_string(layer) + " of " + std::to_string(last + 1));
   if (!outputs_[index(layer - 1)].plain) refuse("discards what is not there");
   outputs_[index(layer - 1)].plain = false;
+}
+
+void Walk::copy_input(const PlanStep& step) {
+  if (!outline_.is_chain) refuse("copies an input, which has a meaning for chains only");
+  if (step.action == Action::copy_out) {
+    require_inputs(step.layer);
+    inputs_on_host_[index(step.layer)] = true;
+    return;
+  }
+  if (!inputs_on_host_[index(step.layer)]) refuse("brings back what is not on the host");
+  if (step.layer == 0)
+    model_input_ = true;
+  else
+    outputs_[index(step.layer - 1)].plain = true;
 }
 
 void Walk::forward(const PlanStep& step) {
@@ -279,7 +296,7 @@ void Walk::run(const PlanStep& step) {
     case Action::copy_out:
     case Action::copy_in:
     case Action::copy_wait:
-      return copy(step);
+      return step.keep == Keep::input ? copy_input(step) : copy(step);
   }
 }
 

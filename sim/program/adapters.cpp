@@ -69,7 +69,7 @@ TensorId quantized_linear(Decoder& d, std::string_view part, TensorId x, std::in
   Attributes attributes;
   attributes.implementation = std::string(quantization_names[static_cast<std::size_t>(d.training.quantization)]);
   const DType in = d.tensor(x).dtype;
-  const TensorId result = d.project(part, x, weight, bias, out, std::move(attributes));
+  const TensorId result = d.project(part, x, weight, bias, out, Split::none, std::move(attributes));
   return d.cast(path + ".output_cast", result, in);  // Linear4bit.forward: out.to(inp_dtype)
 }
 
@@ -126,19 +126,37 @@ TensorId adapted(Decoder& d, std::string_view part, TensorId x, TensorId base) {
   return narrowed;
 }
 
+namespace {
+
+/// Throws for the first word that is no component of any of `paths`; `known` are those to choose from.
+void check_words(const std::vector<std::string>& words, const std::vector<std::string>& paths, const std::string& key,
+                 const std::string& fault, const std::set<std::string>& known) {
+  const auto is_met = [&](const std::string& word) {
+    return std::ranges::any_of(paths, [&](const std::string& path) { return has_component(path, {word}); });
+  };
+  const auto unmet = std::ranges::find_if_not(words, is_met);
+  if (unmet == words.end() && !words.empty()) return;
+  std::string names;
+  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  const std::string what = words.empty() ? " is empty" : ": '" + *unmet + "' " + fault;
+  throw InputError("transformer: lora." + key + what + "; there are " + names);
+}
+
+}  // namespace
+
 void check_adapters(const Decoder& d) {
   const Lora& lora = d.training.lora;
   if (lora.rank == 0) return;
-  std::set<std::string> known;
-  for (const std::string& product : d.products) known.insert(product.substr(product.rfind('.') + 1));
-  for (const std::string& target : lora.targets) {
-    const bool met =
-        std::ranges::any_of(d.products, [&](const std::string& product) { return has_component(product, {target}); });
-    if (met) continue;
-    std::string names;
-    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-    throw InputError("transformer: lora.targets: '" + target + "' is no product of a block; there are " + names);
+  std::set<std::string> products, weights;
+  for (const std::string& product : d.products) products.insert(product.substr(product.rfind('.') + 1));
+  check_words(lora.targets, d.products, "targets", "is no product of a block", products);
+  if (lora.trained.empty()) return;
+  // "layers.3.attention_norm.weight": the module is meant
+  for (const std::string& weight : d.weights) {
+    const std::string module = weight.substr(0, weight.rfind('.'));
+    weights.insert(module.substr(module.rfind('.') + 1));
   }
+  check_words(lora.trained, d.weights, "trained", "is no part of a weight's name", weights);
 }
 
 }  // namespace tidemark

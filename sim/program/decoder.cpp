@@ -49,11 +49,13 @@ Shape dense_in_order_of(const Shape& shape, const Shape& strides) {
 }  // namespace
 
 Decoder::Decoder(const TransformerSpec& the_spec, const Training& the_training)
-    : spec(the_spec),
+    : spec(shard_of(the_spec, the_training)),
       habits(habits_of(spec.model_type)),
       training(the_training),
       code(find_code(training.profile.model_code)),
       compute(training.dtypes.compute),
+      tensor_ranks(training.shards.tensor),
+      divides_tokens(training.shards.sequence),
       batch(training.batch.size),
       sequence(rows_of_a_sequence(spec, training)),
       query_width(heads_width(spec.heads, spec.head_dim)),
@@ -77,6 +79,12 @@ Shape Decoder::token_rows(std::int64_t last) const {
   return is(ModelCode::megatron) ? Shape{sequence, batch, last} : Shape{batch, sequence, last};
 }
 
+Shape Decoder::stream_rows(std::int64_t last) const {
+  Shape rows = token_rows(last);
+  if (divides_tokens) rows[is(ModelCode::megatron) ? 0 : 1] /= tensor_ranks;
+  return rows;
+}
+
 void Decoder::ends_scope(TensorId id) {
   if (id != no_tensor && !is(ModelCode::reference)) program.hold_until_now(id);
 }
@@ -89,6 +97,7 @@ TensorId Decoder::batch_input(std::string part, Shape shape, DType dtype) {
 TensorId Decoder::weight(std::string_view part, Shape shape) {
   const bool of_norm = training.dtypes.norms && part.find("norm") != std::string_view::npos;
   const DType dtype = of_norm ? *training.dtypes.norms : training.dtypes.parameters;
+  weights.push_back(name(part));
   const TensorId parameter = program.parameter(name(part), std::move(shape), dtype, trains(part));
   return training.dtypes.autocast || of_norm ? parameter : cast(std::string(part) + ".cast", parameter, compute);
 }
@@ -97,7 +106,7 @@ bool Decoder::trains(std::string_view part) const {
   return training.lora.rank == 0 || has_component(name(part), training.lora.trained);
 }
 
-TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bool bias) {
+TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bool bias, Split split) {
   const std::int64_t in = tensor(x).shape.back();
   const std::string path(part);
   // Hugging Face's GPT-2 has Conv1D: weights [in, out] and a bias, one addmm on the rows.
@@ -113,7 +122,7 @@ TensorId Decoder::linear(std::string_view part, TensorId x, std::int64_t out, bo
     Shape shape = tensor(x).shape;
     shape.back() = out;
     result = conv1d ? program.op(OpKind::addmm, name(part), {b, x, w}, std::move(shape), compute)
-                    : project(part, x, w, b, out);
+                    : project(part, x, w, b, out, split);
   }
   return has_adapter(*this, part) ? adapted(*this, part, x, result) : result;
 }
@@ -127,13 +136,14 @@ TensorId Decoder::cast_weight(std::string_view part, TensorId weight) {
   return cached_casts[weight] = cast(part, weight, compute);
 }
 
-TensorId Decoder::project(std::string_view part, TensorId x, TensorId w, TensorId bias, std::int64_t out,
+TensorId Decoder::project(std::string_view part, TensorId x, TensorId w, TensorId bias, std::int64_t out, Split split,
                           Attributes attributes) {
   const std::string path(part);
   Shape shape = tensor(x).shape;
   shape.back() = out;
   std::vector<TensorId> inputs = {cast(path + ".input_cast", x, compute), cast_weight(path + ".weight_cast", w)};
   if (bias != no_tensor) inputs.push_back(cast_weight(path + ".bias_cast", bias));
+  if (split != Split::none && tensor_ranks > 1) return split_product(*this, part, std::move(inputs), out, split);
   return program.op(OpKind::linear, name(part), std::move(inputs), std::move(shape), compute, std::move(attributes));
 }
 

@@ -23,14 +23,21 @@ enum class ModelCode : std::uint8_t { reference, huggingface, megatron, torchtit
 
 inline constexpr TensorId no_tensor = -1;
 
+/// How tensor-parallel ranks share a product: each makes some columns of the result, or has some of the input's, so
+/// that results are added up.
+/// `head`: columns, and tokens that are gathered for it lie in a buffer that stays.
+enum class Split : std::uint8_t { none, column, row, head };
+
 struct Decoder {
   Decoder(const TransformerSpec& the_spec, const Training& the_training);
 
-  TransformerSpec spec;  // checked, head_dim filled
+  TransformerSpec spec;  // checked, head_dim filled; heads, inner widths and words are those of this rank
   ModelHabits habits;
   Training training;
   ModelCode code;
   DType compute;
+  int tensor_ranks = 1;
+  bool divides_tokens = false;  // among them, between products
   std::int64_t batch = 1, sequence = 1;
   std::int64_t query_width = 0, kv_width = 0;   // heads x head_dim
   std::int64_t value_dim = 0, value_width = 0;  // of a head, of all query heads side by side
@@ -41,6 +48,7 @@ struct Decoder {
   TensorId mask = no_tensor;                           // of eager attention
   TensorId labels = no_tensor, loss_mask = no_tensor;  // where they come with the rest of the batch
   std::vector<std::string> products;                   // names that an adapter may have, as met
+  std::vector<std::string> weights;                    // full names of the parameters that `trains` was asked about
 
   bool is(ModelCode c) const { return code == c; }
   /// Is that part of the model a library's kernel?
@@ -50,6 +58,8 @@ struct Decoder {
   void begin_layer(const std::string& name, const char* type, bool is_block);
   /// A row a token: [batch, sequence, width], or Megatron's [sequence, batch, width].
   Shape token_rows(std::int64_t width) const;
+  /// The same between products: of this rank's tokens.
+  Shape stream_rows(std::int64_t width) const;
 
   /// A host variable of the model code goes out of scope after the last op so far. The reference has no variables.
   void ends_scope(TensorId id);
@@ -61,9 +71,9 @@ struct Decoder {
   /// Is it trained? Under LoRA the base is not, but for what `lora.trained` names.
   bool trains(std::string_view part) const;
   /// x W + b, in 4 bits or with an adapter where the training says so. `bias` may be no_tensor.
-  TensorId linear(std::string_view part, TensorId x, std::int64_t out, bool bias);
+  TensorId linear(std::string_view part, TensorId x, std::int64_t out, bool bias, Split split = Split::none);
   TensorId project(std::string_view part, TensorId x, TensorId weight, TensorId bias, std::int64_t out,
-                   Attributes attributes = {});
+                   Split split = Split::none, Attributes attributes = {});
   /// A weight in the type of the computation. Under autocast the cast of a trained fp32 weight is kept for all uses
   /// until the forward ends (at::autocast::cached_cast); any other cast dies after its use.
   TensorId cast_weight(std::string_view part, TensorId weight);
@@ -91,8 +101,18 @@ TensorId fused_adapter(Decoder& d, std::string_view part, TensorId x, std::int64
 bool has_adapter(const Decoder& d, std::string_view part);
 /// base + B A x, as PEFT's layers write it.
 TensorId adapted(Decoder& d, std::string_view part, TensorId x, TensorId base);
-/// Throws InputError when a target of `lora` matched no product, naming those there are.
+/// Throws InputError when `lora` has no target, or one that matched no product, or names trained weights that are not
+/// there; the message has those that are.
 void check_adapters(const Decoder& d);
+
+/// The part of the model that one rank has.
+TransformerSpec shard_of(TransformerSpec spec, const Training& training);
+/// A product among tensor-parallel ranks as Megatron-LM's layers do it: what they exchange is part of the op.
+TensorId split_product(Decoder& d, std::string_view part, std::vector<TensorId> inputs, std::int64_t out, Split split);
+/// The words' table among them: each rank looks up its own words, and the rows are added up.
+TensorId split_lookup(Decoder& d, TensorId ids, TensorId table);
+/// This rank's tokens of what every rank has.
+TensorId own_tokens(Decoder& d, TensorId x);
 
 /// What a branch adds to the residual stream; Megatron leaves its last bias to the fused sum.
 struct Branch {

@@ -15,7 +15,7 @@ TensorId split_heads(Decoder& d, const std::string& part, TensorId x, std::int64
 /// copy (megatron/core/transformer/attention.py, get_query_key_value_tensors).
 Heads fused_projections(Decoder& d, TensorId x) {
   const std::int64_t width = d.query_width + 2 * d.kv_width;
-  const TensorId qkv = d.linear("attention.qkv_proj", x, width, d.spec.qkv_bias);
+  const TensorId qkv = d.linear("attention.qkv_proj", x, width, d.spec.qkv_bias, Split::column);
   Shape q = d.token_rows(d.query_width);
   Shape kv = d.token_rows(d.kv_width);
   Shape strides = d.tensor(qkv).strides;
@@ -39,7 +39,8 @@ Heads projections(Decoder& d, TensorId x) {
   if (d.spec.latent.kv_rank > 0) return latent_projections(d, x);
   if (d.is(ModelCode::megatron) || d.habits.fused_qkv) return fused_projections(d, x);
   const auto project = [&](const std::string& part, std::int64_t heads, std::int64_t width) {
-    return split_heads(d, part, d.linear("attention." + part + "_proj", x, width, d.spec.qkv_bias), heads);
+    return split_heads(d, part, d.linear("attention." + part + "_proj", x, width, d.spec.qkv_bias, Split::column),
+                       heads);
   };
   Heads heads;
   heads.q = project("q", d.spec.heads, d.query_width);
@@ -256,9 +257,9 @@ Branch attention(Decoder& d, TensorId x) {
   if (d.is(ModelCode::megatron)) {
     const TensorId weight = d.weight("attention.o_proj.weight", {d.spec.hidden, d.value_width});
     if (d.spec.projection_bias) branch.bias = d.weight("attention.o_proj.bias", {d.spec.hidden});
-    branch.out = d.project("attention.o_proj", core, weight, no_tensor, d.spec.hidden);
+    branch.out = d.project("attention.o_proj", core, weight, no_tensor, d.spec.hidden, Split::row);
   } else {
-    branch.out = d.linear("attention.o_proj", core, d.spec.hidden, d.spec.projection_bias);
+    branch.out = d.linear("attention.o_proj", core, d.spec.hidden, d.spec.projection_bias, Split::row);
     branch.out = d.dropout("attention.output_dropout", branch.out, d.spec.residual_dropout);
   }
   for (const TensorId local : {x, heads.q, heads.k, heads.v, heads.weights}) d.ends_scope(local);

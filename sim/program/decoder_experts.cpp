@@ -96,6 +96,17 @@ TensorId grouped(Decoder& d, const std::string& part, TensorId x, std::int64_t o
                       {rows, out}, d.compute);
 }
 
+/// Megatron's gate and up lie in one tensor: SwiGLU reads it whole, other activations its halves.
+TensorId gated_together(Decoder& d, TensorId both, std::int64_t inner) {
+  if (activation_kind(d.spec.activation) == OpKind::silu)
+    return d.program.op(OpKind::swiglu, d.name("mlp.experts.swiglu"), {both}, {d.tensor(both).shape.front(), inner},
+                        d.compute);
+  const std::vector<TensorId> halves =
+      d.split_columns("mlp.experts.chunk", both, {{"mlp.experts.gate", inner}, {"mlp.experts.up", inner}});
+  const TensorId gate = d.pointwise(activation_kind(d.spec.activation), "mlp.experts.activation", {halves[0]});
+  return d.pointwise(OpKind::mul, "mlp.experts.mul", {gate, halves[1]});
+}
+
 /// All experts at once on rows sorted by expert: torchtitan's grouped_mm, Megatron's grouped GEMM, whose first product
 /// makes gate and up in one tensor.
 TensorId together(Decoder& d, const Routing& routing, const std::vector<std::int64_t>& rows) {
@@ -104,9 +115,8 @@ TensorId together(Decoder& d, const Routing& routing, const std::vector<std::int
   const TensorId places = from_choices(d, "mlp.permutation", routing.choices, {total});
   const TensorId sorted = picked(d, "mlp.permuted", routing.rows, places, d.spec.hidden);
   TensorId middle = no_tensor;
-  if (d.spec.gated_ffn && d.is(ModelCode::megatron) && activation_kind(d.spec.activation) == OpKind::silu) {
-    const TensorId both = grouped(d, "mlp.experts.gate_up_proj", sorted, 2 * inner);
-    middle = d.program.op(OpKind::swiglu, d.name("mlp.experts.swiglu"), {both}, {total, inner}, d.compute);
+  if (d.spec.gated_ffn && d.is(ModelCode::megatron)) {
+    middle = gated_together(d, grouped(d, "mlp.experts.gate_up_proj", sorted, 2 * inner), inner);
   } else if (d.spec.gated_ffn) {
     const TensorId gate = d.pointwise(activation_kind(d.spec.activation), "mlp.experts.activation",
                                       {grouped(d, "mlp.experts.gate_proj", sorted, inner)});

@@ -39,7 +39,7 @@ TensorId activation(Decoder& d, const Part& part, std::vector<TensorId> inputs) 
 
 /// Megatron's fc1 makes gate and up in one tensor; bias_swiglu reads it whole, other activations its halves.
 TensorId megatron_gated(Decoder& d, const Part& part, TensorId x) {
-  const TensorId both = d.linear(part.of("gate_up_proj"), x, 2 * part.width, d.spec.ffn_bias);
+  const TensorId both = d.linear(part.of("gate_up_proj"), x, 2 * part.width, d.spec.ffn_bias, Split::column);
   Shape half = d.tensor(both).shape;
   half.back() = part.width;
   if (activation_kind(d.spec.activation) == OpKind::silu)
@@ -52,18 +52,20 @@ TensorId megatron_gated(Decoder& d, const Part& part, TensorId x) {
 /// down(activation(gate(x)) * up(x)), in Python's order of evaluation.
 TensorId gated(Decoder& d, const Part& part, TensorId x) {
   if (d.is(ModelCode::megatron)) return megatron_gated(d, part, x);
-  const TensorId gate = activation(d, part, {d.linear(part.of("gate_proj"), x, part.width, d.spec.ffn_bias)});
-  const TensorId up = d.linear(part.of("up_proj"), x, part.width, d.spec.ffn_bias);
+  const TensorId gate =
+      activation(d, part, {d.linear(part.of("gate_proj"), x, part.width, d.spec.ffn_bias, Split::column)});
+  const TensorId up = d.linear(part.of("up_proj"), x, part.width, d.spec.ffn_bias, Split::column);
   return d.pointwise(OpKind::mul, part.of("mul"), {gate, up});
 }
 
 /// Megatron adds fc1's bias in the activation's kernel (bias_gelu), which keeps the sum's operands.
 TensorId plain(Decoder& d, const Part& part, TensorId x) {
   const bool fused_bias = d.is(ModelCode::megatron) && d.spec.ffn_bias;
-  if (!fused_bias) return activation(d, part, {d.linear(part.of("up_proj"), x, part.width, d.spec.ffn_bias)});
+  if (!fused_bias)
+    return activation(d, part, {d.linear(part.of("up_proj"), x, part.width, d.spec.ffn_bias, Split::column)});
   const TensorId weight = d.weight(part.of("up_proj.weight"), {part.width, d.spec.hidden});
   const TensorId bias = d.weight(part.of("up_proj.bias"), {part.width});
-  return activation(d, part, {d.project(part.of("up_proj"), x, weight, no_tensor, part.width), bias});
+  return activation(d, part, {d.project(part.of("up_proj"), x, weight, no_tensor, part.width, Split::column), bias});
 }
 
 }  // namespace
@@ -90,9 +92,9 @@ Branch feed_forward(Decoder& d, const std::string& name, TensorId x, std::int64_
   if (d.is(ModelCode::megatron)) {
     const TensorId weight = d.weight(part.of("down_proj.weight"), {d.spec.hidden, width});
     if (d.spec.ffn_bias) branch.bias = d.weight(part.of("down_proj.bias"), {d.spec.hidden});
-    branch.out = d.project(part.of("down_proj"), inner, weight, no_tensor, d.spec.hidden);
+    branch.out = d.project(part.of("down_proj"), inner, weight, no_tensor, d.spec.hidden, Split::row);
   } else {
-    branch.out = d.linear(part.of("down_proj"), inner, d.spec.hidden, d.spec.ffn_bias);
+    branch.out = d.linear(part.of("down_proj"), inner, d.spec.hidden, d.spec.ffn_bias, Split::row);
     branch.out = d.dropout(part.of("dropout"), branch.out, d.spec.residual_dropout);
   }
   d.ends_scope(x);

@@ -116,8 +116,8 @@ class LossChain {
     const TensorId loss_mask = turned ? d_.loss_mask : d_.batch_input(part("loss_mask"), tokens, DType::float32);
     if (turned) labels = d_.contiguous(part("labels_copy"), d_.transpose(part("labels_transposed"), labels, 0, 1));
     const TensorId wide = d_.cast(part("float"), logits, DType::float32);
-    TensorId losses =
-        d_.program.op(OpKind::cross_entropy, name("cross_entropy"), {wide, labels}, tokens, DType::float32);
+    TensorId losses = d_.program.op(OpKind::cross_entropy, name("cross_entropy"), {wide, labels}, tokens,
+                                    DType::float32, {.ranks = d_.tensor_ranks});
     if (turned) losses = d_.contiguous(part("copy"), d_.transpose(part("transposed"), losses, 0, 1));
     d_.ends_scope(labels);
     d_.ends_scope(logits);
@@ -180,7 +180,7 @@ TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const 
   const Shape tokens = {d.batch, d.sequence};
   if (whole) {
     const TensorId bias = d.spec.head_bias ? d.weight("lm_head.bias", {d.spec.vocab}) : no_tensor;
-    TensorId logits = d.project("lm_head", hidden, weight, bias, d.spec.vocab);
+    TensorId logits = d.project("lm_head", hidden, weight, bias, d.spec.vocab, Split::head);
     if (d.spec.softcaps) logits = softcap(d, "softcap", logits);
     d.program.program().logits = logits;
     d.begin_layer("loss", "other", false);

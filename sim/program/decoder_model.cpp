@@ -217,8 +217,10 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
   const Shape rows = {d.batch, d.sequence, d.spec.hidden};
   Ids ids = batch_of(d, locals);
   token_table = d.weight("tokens.weight", {d.spec.vocab, d.spec.hidden});
-  TensorId x =
-      d.program.op(OpKind::embedding, "embedding.tokens", {ids.tokens, token_table}, rows, d.tensor(token_table).dtype);
+  const bool splits = d.tensor_ranks > 1;
+  TensorId x = splits ? split_lookup(d, ids.tokens, token_table)
+                      : d.program.op(OpKind::embedding, "embedding.tokens", {ids.tokens, token_table}, rows,
+                                     d.tensor(token_table).dtype);
   parts.push_back(x);
   // PEFT with checkpointing: enable_input_require_grads. Regions have no trained input else.
   if (!d.tensor(x).requires_grad && d.training.lora.input_requires_grad) d.program.make_leaf(x);
@@ -232,7 +234,12 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
     parts.push_back(positions);
   }
   if (d.habits.scales_embedding) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
-  if (megatron) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
+  const bool scattered = d.divides_tokens && d.spec.rotary;                          // by the look-up
+  if (megatron && !scattered) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
+  if (d.divides_tokens && !scattered) {
+    own.push_back(x);
+    x = own_tokens(d, x);
+  }
   x = d.dropout("dropout", x, d.spec.embedding_dropout);
   for (const TensorId id : own) d.ends_scope(id);
   if (megatron) locals.push_back(x);
@@ -300,7 +307,7 @@ TensorId model_loss(Decoder& d, TensorId hidden, TensorId token_table, const std
 /// A chunk's input, from the chunk before. Megatron-LM gives the batch to the first and the last stage alone.
 TensorId receive(Decoder& d, bool ends, TensorId& token_table, std::vector<TensorId>& locals) {
   d.begin_layer("received", "other", false);
-  const TensorId x = d.program.input("received", d.token_rows(d.spec.hidden), d.compute, true);
+  const TensorId x = d.program.input("received", d.stream_rows(d.spec.hidden), d.compute, true);
   if (ends && d.is(ModelCode::megatron)) megatron_batch(d, locals);
   add_tables(d, locals);
   if (ends && d.spec.head == "lm" && d.spec.tied_embeddings)
@@ -333,7 +340,8 @@ Program without_head(Decoder& d, TensorId x, const std::vector<TensorId>& locals
 
 TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Training& training,
                                         const BlockRange& range) {
-  Decoder d(checked(spec), training);
+  const TransformerSpec whole_spec = checked(spec);
+  Decoder d(whole_spec, training);
   check_training(d.spec, training);
   const bool starts = range.first == 0, ends = range.first + range.count == d.spec.layers;
   if (!d.spec.causal && !(starts && ends)) refuse("an encoder is not cut into stages");
@@ -344,8 +352,9 @@ TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Train
   if (!starts) out.input = x;
   for (std::int64_t i = range.first; i < range.first + range.count; ++i) x = block(d, i, x);
   out.program = ends ? with_head(d, x, token_table, locals) : without_head(d, x, locals);
-  const Flops whole = model_flops(d.spec, training);
-  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers};
+  // Ranks that share tensors share the work.
+  const Flops whole = model_flops(whole_spec, training);
+  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers / d.tensor_ranks};
   return out;
 }
 

@@ -81,6 +81,12 @@ TensorId ProgramBuilder::buffer(std::string name, Shape shape, DType dtype) {
   return out;
 }
 
+TensorId ProgramBuilder::workspace(std::string name, Shape shape, DType dtype) {
+  const TensorId out = input(std::move(name), std::move(shape), dtype);
+  program_.tensors[static_cast<std::size_t>(out)].category = Category::workspace;
+  return out;
+}
+
 TensorId ProgramBuilder::input(std::string name, Shape shape, DType dtype, bool requires_grad) {
   const std::int32_t storage = new_storage(name, shape, dtype);
   Shape strides = contiguous_strides(shape);

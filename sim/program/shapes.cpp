@@ -354,6 +354,8 @@ Result one_result(OpKind kind, std::span<const Tensor> operands, const ResultReq
     case OpKind::mse_loss:
     case OpKind::bce_loss:
       return loss(kind, operands);
+    case OpKind::collective:
+      throw InputError("a collective needs ranks, which a program does not have; 'parallel' makes them");
     case OpKind::custom:
       return fresh(request.shape.value_or(x.shape), request.dtype.value_or(x.dtype));
     default:

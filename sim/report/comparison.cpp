@@ -44,8 +44,8 @@ class Page {
 
   void side(std::string_view label, const SideFigures& figures) {
     text_ += paint(Ink::bold, label) + "  " + figures.name + (figures.is_measured ? ", measured: " : ", simulated: ") +
-             fmt::format("{} events, peak {}{} {}\n", grouped(static_cast<std::int64_t>(figures.events)),
-                         pretty(figures.peak.bytes), exactly(figures.peak.bytes),
+             fmt::format("{}, peak {}{} {}\n", counted(figures.events, "event", "events"), pretty(figures.peak.bytes),
+                         exactly(figures.peak.bytes),
                          figures.is_bare ? "at event " + grouped(static_cast<std::int64_t>(figures.peak_event))
                                          : "in " + moment_text(figures.peak));
   }
@@ -61,7 +61,7 @@ class Page {
     }
     const FirstDifference& d = *c_.difference;
     text_ += paint(Ink::red, "Different") +
-             fmt::format(" after {} equal events: {}\n", grouped(static_cast<std::int64_t>(d.equal_events)), d.what);
+             fmt::format(" after {}: {}\n", counted(d.equal_events, "equal event", "equal events"), d.what);
     row("A", d.a, d.where_a);
     row("B", d.b, d.where_b);
     later("A", "B", d.a_later);
@@ -83,8 +83,7 @@ class Page {
 
   void later(std::string_view whose, std::string_view other, const std::optional<std::size_t>& events) {
     if (events)
-      text_ += fmt::format("  {}'s event comes {} {} later in {}\n", whose, grouped(static_cast<std::int64_t>(*events)),
-                           *events == 1 ? "event" : "events", other);
+      text_ += fmt::format("  {}'s event comes {} later in {}\n", whose, counted(*events, "event", "events"), other);
   }
 
   void heading(std::string_view title, std::string_view change) {

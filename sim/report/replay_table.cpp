@@ -10,7 +10,8 @@
 
 namespace tidemark {
 std::string replay_text(const ReplayTable& table) {
-  std::string out = fmt::format("{}\n{} events\n", printable(table.recording), grouped(table.events));
+  std::string out =
+      printable(table.recording) + "\n" + counted(static_cast<std::size_t>(table.events), "event", "events") + "\n";
   if (table.before.count > 0)
     out += fmt::format("{:>18} B  alive before the recording, taken as one block\n", grouped(table.before.count));
   out += fmt::format("{:>18} B  peak\n{:>18} B  floor, from the first peak on\n", grouped(table.peak.count),
@@ -18,7 +19,8 @@ std::string replay_text(const ReplayTable& table) {
   if (table.recorded_reserved)
     out += fmt::format("{:>18} B  reserved at most, as recorded\n", grouped(table.recorded_reserved->count));
   if (!table.tides.empty()) {
-    out += fmt::format("\n{} tides {:>16} {:>18} {:>18}\n", table.tides.size(), "floor B", "peak B", "backward end B");
+    out += fmt::format("\n{} {:>16} {:>18} {:>18}\n", counted(table.tides.size(), "tide", "tides"), "floor B", "peak B",
+                       "backward end B");
     constexpr std::size_t most = 40;  // the JSON has all
     for (std::size_t i = 0; i < std::min(most, table.tides.size()); ++i) {
       const Tide& tide = table.tides[i];

@@ -22,10 +22,6 @@ double ratio(Bytes part, Bytes whole) {
 
 Bytes magnitude(Bytes bytes) { return {std::abs(bytes.count)}; }
 
-std::string counted(std::size_t n, std::string_view one, std::string_view many) {
-  return grouped(static_cast<std::int64_t>(n)) + " " + std::string(n == 1 ? one : many);
-}
-
 std::string moment_text(const Moment& moment) {
   return moment.op.empty() ? "at the start" : phase_of_work(moment.phase, moment.op, moment.layer);
 }
@@ -447,6 +443,10 @@ std::string grouped(std::int64_t value) {
   std::string digits = std::to_string(value);
   for (std::size_t at = digits.size(); at > (value < 0 ? 4U : 3U);) digits.insert(at -= 3, ",");
   return digits;
+}
+
+std::string counted(std::size_t n, std::string_view one, std::string_view many) {
+  return grouped(static_cast<std::int64_t>(n)) + " " + std::string(n == 1 ? one : many);
 }
 
 }  // namespace tidemark

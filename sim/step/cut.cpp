@@ -35,7 +35,7 @@ Part Cut::part_of(OpId id) {
   const std::uint32_t group_now = group(op.step, op.micro_batch);
   if (group_now != current_) in_backward_ = false;
   current_ = group_now;
-  if (op.phase == Phase::backward || op.phase == Phase::recompute) in_backward_ = true;
+  if (op.phase == Phase::backward || op.phase == Phase::recompute || op.is_backward) in_backward_ = true;
   if (op.phase == Phase::loss && chunk_->loss_runs_backward) in_backward_ = true;
   if (!in_backward_) return Part::forward;
   const bool split = !chunk_->weights_begin.empty();
@@ -74,6 +74,11 @@ void Cut::find_own() {
   nothing.fill(no_id);
   made_.assign(pieces_.size(), nothing);
   std::vector<std::uint32_t> died(step.storages.size(), no_id);
+  kept_.assign(step.storages.size(), false);
+  for (const Piece& tail : tails_)
+    for (std::size_t i = tail.begin; i < tail.end; ++i)
+      if (const Instruction& at = step.instructions[i]; at.what == Do::free)
+        kept_[at.index] = step.storages[at.index].category != Category::gradient;
   for (std::uint32_t g = 0; g < pieces_.size(); ++g)
     for (const Piece& piece : pieces_[g])
       for (std::size_t i = piece.begin; i < piece.end; ++i) {
@@ -83,7 +88,8 @@ void Cut::find_own() {
       }
   // A gradient that is sent away does not wait for the next step, as one of the model's input would.
   for (StorageId id = 0; id < step.storages.size(); ++id) {
-    if (born_[id] == no_id || (born_[id] != died[id] && ends_[id] != End::input_gradient)) continue;
+    if (born_[id] == no_id) continue;
+    if (born_[id] != died[id] && ends_[id] != End::input_gradient && !kept_[id]) continue;
     place_[id] = static_cast<std::uint32_t>(own_[born_[id]].size());
     own_[born_[id]].push_back(id);
     StorageId& made = made_[born_[id]][static_cast<std::size_t>(ends_[id])];

@@ -33,10 +33,13 @@ class Cut {
   }
   const Piece& piece(std::uint32_t group, Part part) const { return pieces_[group][static_cast<std::size_t>(part)]; }
   const Piece& tail(int step) const { return tails_[static_cast<std::size_t>(step)]; }
-  /// The storages that the group makes and frees itself; others are shared.
+  /// The storages that are the group's own: it makes and frees them itself, or keeps them until the step ends. Others
+  /// are shared.
   const std::vector<StorageId>& own(std::uint32_t group) const { return own_[group]; }
   /// The storage's place in `own`; no_id when it is shared.
   std::uint32_t place(StorageId id) const { return place_[id]; }
+  /// Made by each micro-batch anew, and freed when the step ends.
+  bool kept(StorageId id) const { return kept_[id] && born_[id] != no_id; }
   /// The group that makes it; no_id: it is there from the start, or made in a tail.
   std::uint32_t born(StorageId id) const { return born_[id]; }
   /// In the script of this op a chunk that is not the last gets its output's gradient: a chain's loss.
@@ -60,6 +63,7 @@ class Cut {
   std::vector<std::array<Piece, 3>> pieces_;
   std::vector<Piece> tails_;  // by step
   std::vector<std::uint32_t> born_, place_;
+  std::vector<bool> kept_;  // freed in a tail, and no gradient, to which micro-batches add
   std::vector<End> ends_;
   using ByEnd = std::array<StorageId, 5>;
   ByEnd given_{};

@@ -76,7 +76,9 @@ StorageId LayerStore::make_plain(std::int32_t v, std::vector<std::int32_t> holde
   Value& value = at(v);
   if (value.plain != no_id)
     throw InputError(std::string(maker) + " makes " + value_label(v) + ", which is still there");
-  value.plain = emit_.alloc(name("output", v), counts_.plain[static_cast<std::size_t>(v)], Category::activation, v - 1);
+  const Bytes bytes = counts_.plain[static_cast<std::size_t>(v)];
+  value.plain = v == 0 ? emit_.alloc(name("output", 0), bytes, Category::input, 0)
+                       : emit_.alloc(name("output", v), bytes, Category::activation, v - 1);
   value.holders = std::move(holders);
   if (value.saved == no_id) value.saved_lost_by = acting_;
   return value.plain;

@@ -48,7 +48,7 @@ void ProgramLowering::emit_backward(const Turn& turn) {
     return;
   }
   const std::vector<StorageId> fetched = fetch_from_host(k);
-  if (!kernel.backward.empty()) emit_.begin_op(new_op(op, Phase::backward, kernel.backward_cost), op.name);
+  if (!kernel.backward.empty()) open_next(k, kernel.backward, 0, Phase::backward);
   load_cached_inputs(k);
   std::vector<StorageId> unpacked = unpack_offloaded(k);
   unpacked.insert(unpacked.end(), fetched.begin(), fetched.end());
@@ -64,17 +64,19 @@ void ProgramLowering::emit_backward(const Turn& turn) {
   bool copies_whole = kernel.gradient_copy == GradientCopy::whole && !is_row_major(incoming.front());
   std::vector<StorageId> inside = zeros_for_missing(k, incoming);
   bool has_run = false;
-  for (const Move& move : kernel.backward) {
+  for (std::size_t line = 0; line < kernel.backward.size(); ++line) {
+    const Move& move = kernel.backward[line];
     const auto index = static_cast<std::size_t>(move.slot.index);
     if (copies_whole && (move.what == Move::What::run || move.slot.of == Slot::Of::temp)) {
       inside.push_back(copied(incoming.front()));
       copies_whole = false;
     }
-    if (move.what == Move::What::run) {
-      has_run = true;
+    if (move.what == Move::What::run || move.what == Move::What::exchange) {
+      has_run = has_run || move.what == Move::What::run;
       std::vector<StorageId> touched = touched_by_backward(k, incoming, fresh, temps);
       touched.insert(touched.end(), unpacked.begin(), unpacked.end());
       emit_.compute(touched);
+      open_next(k, kernel.backward, line + 1, Phase::backward);
     } else if (move.slot.of == Slot::Of::temp) {
       move_temp(move, kernel, op, temps);
     } else if (move.what == Move::What::alloc) {
@@ -403,6 +405,8 @@ void ProgramLowering::accumulate_ready_leaves() {
       step_.storages[slot].category = Category::gradient;
       if (t == received_)
         step_.storages[slot].name = step_.names.id(tensor(t).name + ".grad.sent");
+      else if (training_.optimizer.in_backward && tensor(t).category == Category::parameter)
+        step_in_backward(t);
       else
         born_gradients_.push_back(slot);
     }

@@ -6,6 +6,28 @@
 
 namespace tidemark {
 
+/// The op that the script's next kernel or exchange belongs to: lines before it are at its start. None left: the last
+/// op goes on.
+void ProgramLowering::open_next(std::size_t k, const std::vector<Move>& script, std::size_t from, Phase phase) {
+  const ProgramOp& op = op_at(k);
+  const Kernel& kernel = kernels_[k];
+  const auto runs = [](const Move& move) { return move.what == Move::What::run || move.what == Move::What::exchange; };
+  const auto next = std::find_if(script.begin() + static_cast<std::ptrdiff_t>(from), script.end(), runs);
+  if (next == script.end() && from > 0) return;
+  if (next == script.end() || next->what == Move::What::run) {
+    StepOp made = new_op(op, phase, phase == Phase::backward ? kernel.backward_cost : kernel.forward_cost);
+    if (op.kind == OpKind::collective) made.kind = OpKind::contiguous;  // a rank's own part, copied
+    emit_.begin_op(made, op.name);
+    return;
+  }
+  const Exchange& exchange = kernel.exchanges[static_cast<std::size_t>(next->slot.index)];
+  StepOp made = new_op(op, Phase::communication, {.moved = exchange.linked});
+  made.kind = OpKind::collective;
+  made.is_backward = phase == Phase::backward;
+  const std::string how(exchange.how);
+  emit_.begin_op(made, op.name.ends_with(how) ? op.name : op.name + "." + how);
+}
+
 /// One kernel: inputs are saved before it runs, results after it (E1).
 void ProgramLowering::emit_run(const Turn& turn) {
   const auto k = static_cast<std::size_t>(turn.op);
@@ -13,15 +35,17 @@ void ProgramLowering::emit_run(const Turn& turn) {
   const Kernel& kernel = kernels_[k];
   if (turn.phase == Phase::recompute) check_is_here(k, false);
   // A view makes no op: what dies at it belongs to the op before.
-  if (!kernel.forward.empty()) emit_.begin_op(new_op(op, turn.phase, kernel.forward_cost), op.name);
+  if (!kernel.forward.empty()) open_next(k, kernel.forward, 0, turn.phase);
   bind_aliases(op);
   std::vector<StorageId> temps(kernel.temps.size(), none);
   const bool caches = schedule_.cached[k] && turn.phase != Phase::recompute && !carried_out();
   if (turn.saves || caches) save_inputs(k, caches);
   StorageId second_number = none;  // E11: a dispatch mode wraps the number again
-  for (const Move& move : kernel.forward) {
-    if (move.what == Move::What::run) {
+  for (std::size_t line = 0; line < kernel.forward.size(); ++line) {
+    const Move& move = kernel.forward[line];
+    if (move.what == Move::What::run || move.what == Move::What::exchange) {
       emit_.compute(touched_by_run(op, temps, turn.phase));
+      open_next(k, kernel.forward, line + 1, turn.phase);
     } else if (move.slot.of == Slot::Of::temp) {
       move_temp(move, kernel, op, temps);
       if (move.what == Move::What::free && second_number != none) emit_.release(std::exchange(second_number, none));
@@ -72,7 +96,8 @@ void ProgramLowering::emit_save_only(const Turn& turn) {
     emit_.begin_op(new_op(op, turn.phase, Cost{}), op.name);
     emit_.compute({});
     for (const Move& move : kernel.forward) {
-      if (move.what == Move::What::run || move.slot.of != Slot::Of::temp) break;
+      const bool runs = move.what == Move::What::run || move.what == Move::What::exchange;
+      if (runs || move.slot.of != Slot::Of::temp) break;
       move_temp(move, kernel, op, temps);
     }
     save_results(turn, temps);

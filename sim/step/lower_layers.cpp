@@ -28,6 +28,8 @@ class LayerWalk {
   void run(int steps);
 
  private:
+  static constexpr std::size_t not_there = static_cast<std::size_t>(-1);
+
   const LayerCost& cost(std::int32_t layer) const { return graph_.layers[static_cast<std::size_t>(layer)]; }
   const std::vector<std::int32_t>& inputs(std::int32_t layer) const {
     return counts_.inputs[static_cast<std::size_t>(layer)];
@@ -63,6 +65,7 @@ class LayerWalk {
     StorageId device = no_id;  // still held, until somebody waits for the copy
   };
   void begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes);
+  void copy_input(const PlanStep& step);
   void copy_out(const PlanStep& step);
   void move_out(const PlanStep& step, std::int32_t value);
   void copy_in(const PlanStep& step);
@@ -86,6 +89,7 @@ class LayerWalk {
   std::vector<bool> backward_done_;                           // by layer
   std::vector<LayerPart> backward_so_far_;                    // by layer: `whole` when none of its parts has come
   std::vector<std::optional<std::vector<Moved>>> moved_out_;  // by layer: what is on the host
+  std::vector<std::size_t> inputs_on_host_;                   // by layer: Step::host; not_there without a copy
   std::vector<std::int32_t> made_in_;                         // by value: the region whose run made it; -1 is none
 };
 
@@ -102,6 +106,7 @@ void LayerWalk::run(int steps) {
     backward_so_far_.assign(graph_.layers.size(), LayerPart::whole);
     made_in_.assign(graph_.layers.size() + 1, -1);
     moved_out_.assign(graph_.layers.size(), std::nullopt);
+    inputs_on_host_.assign(graph_.layers.size(), not_there);
     for (position_ = 0; position_ < plan_.steps.size(); ++position_) {
       try {
         plan_step(plan_.steps[position_]);
@@ -139,9 +144,9 @@ void LayerWalk::plan_step(const PlanStep& step) {
     case Action::discard_saved:
       return discard_saved(step.layer);
     case Action::copy_out:
-      return copy_out(step);
+      return step.keep == Keep::input ? copy_input(step) : copy_out(step);
     case Action::copy_in:
-      return copy_in(step);
+      return step.keep == Keep::input ? copy_input(step) : copy_in(step);
     case Action::copy_wait:
       return copy_wait(step);
   }
@@ -338,19 +343,45 @@ void LayerWalk::discard_saved(std::int32_t layer) {
 }
 
 void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes) {
-  begin(op_name(kind, step.layer), step.layer, Phase::offload, {});
+  const std::string name = op_name(kind, step.layer);
+  if (part(step) != LayerPart::whole)
+    throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
+  begin(name, step.layer, Phase::offload, {});
   StepOp& op = emit_.step().ops.back();
   op.stream = stream;
   op.has_time = false;
   op.moved = bytes;
 }
 
+/// Checkpoints of two levels (Herrmann and Pallez 2020): the layer's input is copied, nothing runs meanwhile, and the
+/// copy on the host stays, to be read again.
+void LayerWalk::copy_input(const PlanStep& step) {
+  const std::int32_t value = step.layer;
+  const bool out = step.action == Action::copy_out;
+  const std::string name = op_name(out ? "Outx" : "Inx", step.layer);
+  if (!graph_.is_chain) throw InputError(name + " copies an input, which has a meaning for chains only");
+  std::size_t& block = inputs_on_host_[static_cast<std::size_t>(value)];
+  if (!out && block == not_there)
+    throw InputError(name + " brings back what is not on the host; expected " + op_name("Outx", step.layer) +
+                     " before it");
+  begin_copy(step, out ? "Outx" : "Inx", out ? Stream::copy_out : Stream::copy_in,
+             counts_.plain[static_cast<std::size_t>(value)]);
+  const StorageId id = out ? store_.read(value, name) : store_.make_plain(value, holders_of(value), name);
+  emit_.copy_and_wait({id});
+  const auto op = static_cast<OpId>(emit_.step().ops.size() - 1);
+  if (!out) {
+    emit_.step().host[block].back = op;
+    return;
+  }
+  block = emit_.step().host.size();
+  const StepStorage& storage = emit_.step().storages[id];
+  emit_.step().host.push_back({storage.name, storage.bytes, op, no_id});
+}
+
 /// What a layer saved goes to the host, its output with it; of one that runs again, the inputs that it alone will read.
 /// The model's own input is the batch, and stays.
 void LayerWalk::copy_out(const PlanStep& step) {
   const std::string name = op_name("Out", step.layer);
-  if (part(step) != LayerPart::whole)
-    throw InputError(name + " moves a part of a layer, whose bytes are not given apart; expected the whole layer");
   std::vector<std::int32_t> kept;
   for (const std::int32_t value : inputs(step.layer))
     if (value > 0 && store_.is_only_for(step.layer, value)) kept.push_back(value);

@@ -74,6 +74,8 @@ class LlmcLowering {
       refuse("pads the vocabulary to whole 128s; write " + std::to_string((spec_.vocab + 127) / 128 * 128) + ", not " +
              std::to_string(spec_.vocab));
     if (training_.optimizer.kind != OptimizerKind::adamw) refuse("has AdamW only; write optimizer: adamw");
+    if (training_.optimizer.in_backward || training_.optimizer.block_8bit > 0)
+      refuse("has no optimizer 'in_backward' and no 8-bit 'states'");
   }
 
   /// `-r 1` and `-r 2`, as the set of op kinds that the plan runs again.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "program_lowering.hpp"
 #include "tidemark/base/errors.hpp"
@@ -21,7 +22,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
-      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile.kernels)) {
+      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile)) {
   if (host_is_device_ && !schedule_.copies.empty())
     throw InputError("kernels " + training.profile.kernels +
                      " run where the host's memory is the device's; expected a plan without copies");
@@ -63,6 +64,7 @@ Step ProgramLowering::lower() {
     begin_part(StepPart::What::backward, -1);
     if (token_count != none) emit_.release(token_count);
     emit_optimizer();
+    if (reports_losses()) emit_return();
     const bool last = step_number_ + 1 == training_.loop.steps;
     if (training_.optimizer.kind != OptimizerKind::none || !last) emit_zero_grad();
   }
@@ -116,6 +118,8 @@ void ProgramLowering::emit_static() {
 void ProgramLowering::add_parameter(TensorId t, StorageId id) {
   const Tensor& p = tensor(t);
   optimizer_parameters_.push_back({p.name, *element_count(p.shape), p.layer, p.dtype, id, none});
+  parameter_numbers_.resize(program_.storages.size());
+  parameter_numbers_[static_cast<std::size_t>(p.storage)] = parameter_tensors_.size();
   parameter_tensors_.push_back(t);
 }
 
@@ -159,6 +163,43 @@ StorageId ProgramLowering::emit_token_count() {
   return count;
 }
 
+/// Megatron-LM's loop keeps of each micro-batch what it will report, the loss and its tokens (pretrain_gpt.py,
+/// loss_func; megatron/core/pipeline_parallel/schedules.py, forward_data_store), and in variables the tokens and the
+/// loss of the micro-batch before, until the names are bound anew: one of each from the first on.
+void ProgramLowering::emit_report() {
+  const Tensor& loss = tensor(program_.loss);
+  StepOp op;
+  op.layer = loss.layer;
+  op.phase = Phase::loss;
+  op.step = static_cast<std::int16_t>(step_number_);
+  op.micro_batch = micro_batch_;
+  emit_.begin_op(op, "loss.report");
+  const auto first = static_cast<std::ptrdiff_t>(reports_.size());
+  reports_.push_back(emit_.alloc("loss.report", Bytes{8}, Category::temporary, loss.layer));
+  if (micro_batch_ == 0) {
+    reports_.push_back(emit_.alloc("num_tokens", Bytes{4}, Category::temporary, loss.layer));
+    const StorageId variable = variables_[static_cast<std::size_t>(program_.loss)];
+    if (variable != none) {
+      reports_.push_back(variable);
+      emit_.hold(variable);
+    }
+  }
+  emit_.compute({reports_.begin() + first, reports_.end()});
+}
+
+/// Without an optimizer a step ends where its last backward does.
+void ProgramLowering::emit_return() {
+  if (training_.optimizer.kind != OptimizerKind::none) {
+    StepOp op;
+    op.phase = Phase::optimizer;
+    op.step = static_cast<std::int16_t>(step_number_);
+    emit_.begin_op(op, "step.return");
+    emit_.compute({});
+  }
+  for (const StorageId id : reports_) emit_.release(id);
+  reports_.clear();
+}
+
 void ProgramLowering::begin_part(StepPart::What what, std::int32_t layer) {
   const StepPart part{what, layer, step_number_, micro_batch_, step_.instructions.size(), step_.ops.size()};
   if (!parts_.empty()) {
@@ -179,6 +220,7 @@ void ProgramLowering::emit_micro_batch() {
     begin_part(again ? StepPart::What::backward : StepPart::What::forward,
                op_at(static_cast<std::size_t>(turns[i].op)).layer);
     if (!in_backward && again) {
+      if (reports_losses()) emit_report();
       start_backward();
       in_backward = true;
     }
@@ -241,9 +283,18 @@ void ProgramLowering::end_backward() {
 }
 
 void ProgramLowering::emit_optimizer() {
+  if (training_.optimizer.in_backward) return;
   for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
     optimizer_parameters_[i].gradient = leaf_storage(parameter_tensors_[i]);
   optimizer_.emit_step(emit_, optimizer_parameters_, step_number_);
+}
+
+/// torch's register_post_accumulate_grad_hook (torchtune, optimizer_in_bwd): update, then zero_grad, of one weight.
+void ProgramLowering::step_in_backward(TensorId t) {
+  const auto i = parameter_numbers_[static_cast<std::size_t>(tensor(t).storage)];
+  optimizer_parameters_[i].gradient = leaf_storage(t);
+  optimizer_.emit_step_of(emit_, optimizer_parameters_, i, step_number_);
+  emit_.release(std::exchange(leaf_storage(t), none));
 }
 
 /// Gradients die in parameter order under `zero_grad: none`, else they are zeroed where they are.

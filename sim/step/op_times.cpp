@@ -19,6 +19,7 @@ OpTimes::OpTimes(const Device& device) : device_(device) {
 
 Nanos OpTimes::of(const StepOp& op) const {
   if (op.has_time) return op.time;
+  if (op.kind == OpKind::collective) return copy_duration(device_.link_bandwidth, op.moved);
   const KindCost* cost = costs_[static_cast<std::size_t>(op.kind)][op.is_backward ? 1 : 0];
   if (op.phase == Phase::optimizer) cost = optimizer_;
   // What computes and moves nothing, such as dropping gradients, has no kernel that was measured.

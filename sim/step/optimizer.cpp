@@ -54,11 +54,11 @@ void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerPara
   }
 }
 
-OptimizerHabits optimizer_habits(const std::string& kernels) {
-  if (kernels == "cpu-1.13")
+OptimizerHabits optimizer_habits(const Profile& profile) {
+  if (profile.kernels == "cpu-1.13")
     return {.device_scalars = true, .profiling_handle = true, .adam_decays = 2, .foreach_sum_is_new = true};
-  if (kernels == "cpu-2.6") return {.device_scalars = true};
-  return {};
+  if (profile.kernels == "cpu-2.6") return {.device_scalars = true};
+  return {.clipping = profile.loop == "megatron" ? ClippingForm::multi_tensor_norm : ClippingForm::foreach};
 }
 
 /// A number of the host program in arithmetic with a tensor.
@@ -75,23 +75,26 @@ void OptimizerState::emit_birth(Emitter& emit, const std::vector<OptimizerParame
   if (moments == 0) return;
   emit.begin_op(optimizer_op(-1, step, dtypes_.moments), "optimizer.state");
   std::vector<StorageId> born;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].gradient == no_id || !states_[i].moments.empty()) continue;
-    if (is_adam() && habits_.device_scalars) {
-      const StorageId count =
-          emit.alloc(parameters[i].name + ".step", Bytes{4}, Category::optimizer_state, parameters[i].layer);
-      emit.step().storages[count].outlives_step = true;
-    }
-    for (int m = 0; m < moments; ++m) {
-      const StorageId id =
-          emit.alloc(parameters[i].name + std::string(moment_name(optimizer_.kind, m)),
-                     sized(parameters[i].elements, dtypes_.moments), Category::optimizer_state, parameters[i].layer);
-      emit.step().storages[id].outlives_step = true;
-      states_[i].moments.push_back(id);
-      born.push_back(id);
-    }
-  }
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].gradient != no_id) emit_births(emit, parameters[i], states_[i], born);
   emit.compute(born);
+}
+
+StorageId OptimizerState::emit_state(Emitter& emit, const std::string& name, Bytes bytes, std::int32_t layer) {
+  const StorageId id = emit.alloc(name, bytes, Category::optimizer_state, layer);
+  emit.step().storages[id].outlives_step = true;
+  return id;
+}
+
+void OptimizerState::emit_births(Emitter& emit, const OptimizerParameter& p, State& state,
+                                 std::vector<StorageId>& born) {
+  if (!state.moments.empty()) return;
+  if (is_adam() && habits_.device_scalars) emit_state(emit, p.name + ".step", Bytes{4}, p.layer);
+  for (int m = 0; m < moments_of(optimizer_.kind); ++m) {
+    const std::string name = p.name + std::string(moment_name(optimizer_.kind, m));
+    state.moments.push_back(emit_state(emit, name, sized(p.elements, dtypes_.moments), p.layer));
+    born.push_back(state.moments.back());
+  }
 }
 
 /// Adam's single-tensor form: sqrt, then quotient, sqrt dies; the previous parameter's quotient dies only at
@@ -213,6 +216,12 @@ void OptimizerState::emit_step(Emitter& emit, const std::vector<OptimizerParamet
     emit.release(record);
     emit.release(handle);
   }
+  if (optimizer_.clips) emit_clipping(emit, parameters, habits_.clipping, dtypes_.main_gradients, step);
+  if (optimizer_.block_8bit > 0) {
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].gradient != no_id) emit_8bit(emit, parameters[i], states_[i], step);
+    return;
+  }
   born_now_ = states_.empty() || states_.front().moments.empty();
   emit_birth(emit, parameters, step);
   if (!optimizer_.multi_tensor) {
@@ -231,6 +240,25 @@ void OptimizerState::emit_step(Emitter& emit, const std::vector<OptimizerParamet
   std::vector<StorageId> previous;
   for (const auto& [dtype, group] : groups) emit_group(emit, group.first, group.second, previous, step);
   release_list(emit, previous);
+}
+
+void OptimizerState::emit_step_of(Emitter& emit, const std::vector<OptimizerParameter>& parameters, std::size_t i,
+                                  int step) {
+  const OptimizerParameter& p = parameters[i];
+  State& state = states_[i];
+  if (optimizer_.block_8bit > 0) return emit_8bit(emit, p, state, step);
+  born_now_ = state.moments.empty();
+  if (born_now_ && moments_of(optimizer_.kind) > 0) {
+    std::vector<StorageId> born;
+    emit.begin_op(optimizer_op(p.layer, step, dtypes_.moments), "optimizer.state");
+    emit_births(emit, p, state, born);
+    emit.compute(born);
+  }
+  std::vector<StorageId> list;
+  if (optimizer_.multi_tensor) return emit_group(emit, {&p}, {&state}, list, step), release_list(emit, list);
+  StorageId denominator = no_id;
+  emit_single(emit, p, state, denominator, step);
+  if (denominator != no_id) emit.release(denominator);
 }
 
 }  // namespace tidemark

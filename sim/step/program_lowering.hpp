@@ -91,16 +91,21 @@ class ProgramLowering {
 
   // ---- one micro-batch (lower_program.cpp)
   StorageId emit_token_count();
+  bool reports_losses() const { return training_.profile.loop == "megatron" && program_.loss_gradient < 0; }
+  void emit_report();
+  void emit_return();
   void emit_micro_batch();
   void begin_part(StepPart::What what, std::int32_t layer);
   void emit_turn(const Turn& turn);
   void let_go(std::size_t turn_index);
   void end_backward();
   void emit_optimizer();
+  void step_in_backward(TensorId t);
   void emit_zero_grad();
 
   // ---- forward and recompute (lower_forward.cpp)
   void emit_run(const Turn& turn);
+  void open_next(std::size_t k, const std::vector<Move>& script, std::size_t from, Phase phase);
   void emit_save_only(const Turn& turn);
   void keep_results(const Turn& turn, const std::vector<StorageId>& temps);
   void emit_take(const Turn& turn);
@@ -229,14 +234,16 @@ class ProgramLowering {
   std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
   std::vector<StorageId> held_boundaries_;
-  std::vector<Leaving> leaving_;  // saved by the op that runs, on their way to the host
-  std::size_t next_copy_ = 0;     // of the schedule's
+  std::vector<StorageId> reports_;  // what the loop keeps of the losses until the step returns
+  std::vector<Leaving> leaving_;    // saved by the op that runs, on their way to the host
+  std::size_t next_copy_ = 0;       // of the schedule's
   std::vector<HostCopy> host_copies_;
   std::map<StorageId, std::size_t> copy_of_;  // by the storage it was made of
   std::vector<std::vector<Away>> away_;       // by op
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
-  std::vector<Node> nodes_;  // by op
+  std::vector<std::size_t> parameter_numbers_;  // by program storage: its place among those
+  std::vector<Node> nodes_;                     // by op
   std::vector<RegionState> region_states_;
   GradientId seed_ = no_gradient;
   std::int32_t open_region_ = -1;  // the reentrant region whose backward runs

@@ -317,6 +317,11 @@ class Weaver {
   void free(StorageId id, OpId op) {
     Thread& t = thread();
     if (t.cut.end(id) == End::input_gradient) return;  // once it has been sent
+    if (t.cut.kept(id)) {
+      for (const Instance& micro_batch : t.instances)
+        if (micro_batch.group == t.cut.born(id)) put(Do::free, op, micro_batch.own[t.cut.place(id)]);
+      return;
+    }
     const StorageId target = mapped(id);
     check(target != no_id, "a chunk frees what it has not made");
     if (std::erase(early_, target) > 0) return;

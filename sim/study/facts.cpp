@@ -110,7 +110,10 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   facts.warnings = run.plan.warnings;
   facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
   facts.pipeline = run.pipeline;
-  if (!run.step.host.empty() && !scenario.pipeline) facts.without_copies = without_copies(scenario, run.plan);
+  const bool reads_copies = std::ranges::any_of(
+      run.plan.steps, [](const PlanStep& s) { return s.action == Action::copy_in && s.keep == Keep::input; });
+  if (!run.step.host.empty() && !scenario.pipeline && !reads_copies)
+    facts.without_copies = without_copies(scenario, run.plan);
   if (!recomputes(run.plan) && !moves(run.plan)) return facts;
   if (recomputes(run.plan)) facts.policy = describe(run.plan, run.outline);
   facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);

@@ -1,5 +1,6 @@
 #include "tidemark/study/plan_evaluator.hpp"
 
+#include <algorithm>
 #include <tuple>
 #include <variant>
 
@@ -27,10 +28,17 @@ Step PlanEvaluator::lowered(const Plan& plan) const { return lower(scenario_, pl
 PlanCost PlanEvaluator::cost(const Plan& plan) {
   const Step step = lowered(plan);
   PlanCost out;
-  out.peak = live_peak(step).bytes;
-  const OpTimes times(scenario_.device);
+  const bool copies = std::ranges::any_of(step.ops, [](const StepOp& op) { return op.stream != Stream::compute; });
+  if (copies) {  // when they end decides what is there at once
+    const Timeline timeline = simulate(step, scenario_.device);
+    out.peak = timeline.peak;
+    out.time = timeline.end;
+  } else {
+    out.peak = live_peak(step).bytes;
+    const OpTimes times(scenario_.device);
+    for (const StepOp& op : step.ops) out.time += times.of(op);
+  }
   for (const StepOp& op : step.ops) {
-    out.time += times.of(op);
     out.total += Flops{op.flops};
     if (op.phase != Phase::recompute) continue;
     out.recompute += Flops{op.flops};

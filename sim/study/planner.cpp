@@ -11,6 +11,7 @@
 #include "tidemark/input/yaml_map.hpp"
 #include "tidemark/plan/choices.hpp"
 #include "tidemark/report/peak.hpp"
+#include "tidemark/step/op_times.hpp"
 #include "tidemark/study/block_search.hpp"
 #include "tidemark/study/chain_exact.hpp"
 #include "tidemark/study/checkmate.hpp"
@@ -18,10 +19,12 @@
 #include "tidemark/study/dag_search.hpp"
 #include "tidemark/study/dtr.hpp"
 #include "tidemark/study/express.hpp"
+#include "tidemark/study/kept_bound.hpp"
 #include "tidemark/study/linear_program.hpp"
 #include "tidemark/study/revolve.hpp"
 #include "tidemark/study/rotor.hpp"
 #include "tidemark/study/saved_bytes.hpp"
+#include "tidemark/study/two_level.hpp"
 
 namespace tidemark {
 namespace {
@@ -42,6 +45,8 @@ const std::vector<Method>& methods() {
       {"chen", layered},
       {"knapsack", layered},
       {"revolve", {Kind::chain}},
+      {"mixed", {Kind::chain}},
+      {"two_level", {Kind::chain}},
       {"rotor", {Kind::chain}},
       {"rotor_tight", {Kind::chain}},
       {"chain_exact", {Kind::chain}},
@@ -77,7 +82,9 @@ class Planning {
       throw InputError("the budget of " + pretty(budget) + " is below the " + to_string(answer_.static_bytes) +
                        " bytes that are live before the first op");
     consider({"none", "no recomputation", "", none, answer_.without});
-    if (kind_ != Kind::whole_step) bound_by_bytes(step);
+    if (kind_ == Kind::whole_step) return;
+    const Flops least = least_recompute(step, evaluator_.model(), budget);
+    if (least > Flops{}) answer_.bound = {"bytes kept at the end of forward", {}, least, false};
   }
 
   void run() {
@@ -89,7 +96,9 @@ class Planning {
     if (method == "block") block();
     if (method == "chen") chen();
     if (method == "knapsack") knapsack_plan();
-    if (method == "revolve") revolve_plan();
+    if (method == "revolve") most_that_fits([&](int slots) { return revolve_sequence(blocks_, slots); });
+    if (method == "mixed") mixed_plan();
+    if (method == "two_level") two_level_plan();
     if (method == "rotor") rotor_plan("rotor", RotorVariant::published);
     if (method == "rotor_tight") rotor_plan("rotor_tight", RotorVariant::tight);
     if (method == "chain_exact") chain_exact_plan();
@@ -138,7 +147,7 @@ class Planning {
         chain_exact_plan();
       }
     }
-    if (kind_ != Kind::program && quick) return;
+    if (kind_ != Kind::program && quick && blocks_ > most_layers_to_search) return;
     answer_.tried.emplace_back("search");
     const Offer offer = [&](std::string words, Plan plan, const PlanCost& cost) {
       consider({"search", std::move(words), "", std::move(plan), cost});
@@ -237,12 +246,40 @@ class Planning {
     }
   }
 
-  /// The most slots whose schedule fits.
-  void revolve_plan() {
-    for (int slots = blocks_; slots >= 1; --slots) {
-      try_sequence("revolve", revolve_sequence(blocks_, slots));
-      if (answer_.best && answer_.best->method == "revolve") return;
-    }
+  /// The method's schedule for the most slots of memory with which it fits.
+  template <class SequenceOf>
+  void most_that_fits(const SequenceOf& sequence_of) {
+    for (int slots = blocks_; slots >= 1 && !(answer_.best && answer_.best->method == settings_.method); --slots)
+      try_sequence(settings_.method, sequence_of(slots));
+  }
+
+  void refuse_above(int layers) const {
+    if (blocks_ > layers)
+      throw InputError("method " + settings_.method + " plans chains of at most " + std::to_string(layers) +
+                       " layers; this one has " + std::to_string(blocks_));
+  }
+
+  void mixed_plan() {
+    refuse_above(most_layers_for_tables);
+    const Mixed mixed(blocks_, blocks_);
+    most_that_fits([&](int units) { return mixed.sequence(blocks_, units); });
+  }
+
+  /// With the chain's mean step; the outer level is the host, behind the device's link, and without a limit.
+  void two_level_plan() {
+    refuse_above(most_layers_for_tables);
+    answer_.bound = {};  // it is of what runs again, and a copy is no run
+    const Device& device = evaluator_.scenario().device;
+    const OpTimes times(device);
+    TwoLevelCosts costs{0, 0, 0, 0};  // of all steps together: of one of them times their number
+    for (const StepOp& op : evaluator_.lowered(evaluator_.plan_of(policy::None{})).ops)
+      (op.phase == Phase::backward ? costs.backward : costs.forward) += op.step == 0 ? times.of(op).count : 0;
+    Bytes boundaries = graph().input;
+    for (const LayerCost& layer : graph().layers) boundaries += layer.output;
+    costs.write = copy_duration(device.copy_to_host, boundaries).count;
+    costs.read = copy_duration(device.copy_to_device, boundaries).count;
+    if (costs.forward == 0 && costs.write == 0 && costs.read == 0) costs.forward = 1;  // no times: all that counts
+    most_that_fits([&](int slots) { return two_level(blocks_, slots, blocks_, costs).sequence; });
   }
 
   // ---- graphs whose rows are the whole step
@@ -309,44 +346,13 @@ class Planning {
                                                        : " finds nothing left to evict"));
   }
 
-  // ---- bounds and what to say where nothing fits
-
-  /// At the end of forward everything kept is alive, so what makes up the excess over the budget is dropped and runs
-  /// again, at no less than the cheapest FLOPs a byte.
-  void bound_by_bytes(const Step& none) {
-    Bytes live = answer_.static_bytes, end;
-    for (const Instruction& i : none.instructions) {
-      if (i.op != no_id && none.ops[i.op].phase == Phase::backward) break;
-      if (i.what == Do::alloc) live += none.storages[i.index].bytes;
-      if (i.what == Do::free) live -= none.storages[i.index].bytes;
-      end = live;
-    }
-    Int128 excess = (end - budget_).count;
-    if (excess <= 0) return;
-    struct Item {
-      Int128 bytes, flops;
-    };
-    std::vector<Item> items;
-    for (const OutlineLayer& layer : evaluator_.model().layers)
-      for (const OutlineOp& op : layer.ops)
-        // What an op makes comes back only by running it again: its outputs, and what it saved beside its inputs.
-        if (const Bytes made = op.output_bytes + op.saved_bytes; made.count > 0)
-          items.push_back({made.count, op.forward_flops.count});
-    std::ranges::stable_sort(items, [](const Item& a, const Item& b) { return a.flops * b.bytes < b.flops * a.bytes; });
-    Int128 flops = 0;
-    for (const Item& item : items) {
-      if (excess <= 0) break;
-      flops += item.bytes <= excess ? item.flops : item.flops * excess / item.bytes;
-      excess -= item.bytes;
-    }
-    answer_.bound = {"bytes kept at the end of forward", {}, Flops{flops}, false};
-  }
+  // ---- what to say where nothing fits
 
   /// The lowest limit at which a short search of the whole step finds a schedule.
   void lower_whole_step() {
     const Dag of = dag();
     std::int64_t low = std::max(widest_row(of) - 1, budget_.count), high = answer_.without.peak.count;
-    while (high - low > high / 1000) {
+    while (high - low > std::max<std::int64_t>(1, high / 1000)) {
       const std::int64_t middle = low + (high - low) / 2;
       const DagSearchAnswer found = search_dag(of, middle, {short_decodings, 0, nullptr});
       if (found.schedule) (void)evaluator_.cost(to_plan(*found.schedule, of));
@@ -357,7 +363,7 @@ class Planning {
   void describe_nearest() {
     if (kind_ == Kind::whole_step) lower_whole_step();
     const Step step = evaluator_.lowered(evaluator_.lowest());
-    const Timeline timeline = simulate(step, Device{});
+    const Timeline timeline = simulate(step, evaluator_.scenario().device);
     answer_.nearest.peak = evaluator_.least_peak();
     if (timeline.events.empty()) return;
     const OpId op = timeline.events[timeline.peak_event].op();
@@ -369,7 +375,7 @@ class Planning {
   }
 
   static constexpr std::size_t most_rows_for_proof = 64;
-  static constexpr int most_layers_for_proof = 12;
+  static constexpr int most_layers_for_proof = 12, most_layers_for_tables = 1000, most_layers_to_search = 400;
   static constexpr int programs_for_bound = 48;
   static constexpr std::int64_t fewest_decodings = 2'000, short_decodings = 200;
 

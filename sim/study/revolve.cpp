@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "tidemark/base/errors.hpp"
@@ -39,18 +40,29 @@ std::int64_t advance(std::int64_t n, std::int64_t s) {
   return std::clamp(wanted, lowest, highest);
 }
 
-void write(std::int64_t first, std::int64_t n, std::int64_t s, bool to_end, std::string& out) {
-  const auto op = [&](const char* kind, std::int64_t i) {
-    if (!out.empty()) out += ' ';
-    out += kind;
-    if (i >= 0) out += std::to_string(i);
-  };
+void append_op(std::string& out, std::string_view kind, std::int64_t step) {
+  if (!out.empty()) out += ' ';
+  out += kind;
+  if (step >= 0) out += std::to_string(step);
+}
+
+}  // namespace
+
+std::int64_t revolve_forward_steps(std::int64_t n, std::int64_t slots) {
+  check(n >= 1 && slots >= 1, "revolve needs a step and a slot");
+  const std::int64_t r = repetition(n, slots);
+  const std::int64_t extra = r * n - (r == 0 ? 0 : beta(slots + 1, r - 1));
+  return n + extra;
+}
+
+void write_revolve(std::int64_t first, std::int64_t n, std::int64_t slots, bool to_end, std::string& out) {
+  const auto op = [&](const char* kind, std::int64_t i) { append_op(out, kind, i); };
   // Right parts one after the other, left parts in reverse: a loop over what is still to do.
   struct Part {
     std::int64_t first, n, s;
     bool to_end;
   };
-  std::vector<Part> parts = {{first, n, s, to_end}};
+  std::vector<Part> parts = {{first, n, slots, to_end}};
   while (!parts.empty()) {
     const Part part = parts.back();
     parts.pop_back();
@@ -68,116 +80,65 @@ void write(std::int64_t first, std::int64_t n, std::int64_t s, bool to_end, std:
   }
 }
 
-}  // namespace
-
-std::int64_t revolve_forward_steps(std::int64_t n, std::int64_t slots) {
-  check(n >= 1 && slots >= 1, "revolve needs a step and a slot");
-  const std::int64_t r = repetition(n, slots);
-  const std::int64_t extra = r * n - (r == 0 ? 0 : beta(slots + 1, r - 1));
-  return n + extra;
-}
-
 std::string revolve_sequence(std::int64_t n, std::int64_t slots) {
   check(n >= 1 && slots >= 1, "revolve needs a step and a slot");
   std::string out;
-  write(0, n, slots, true, out);
+  write_revolve(0, n, slots, true, out);
   return out;
 }
 
-std::int64_t mixed_forward_steps(std::int64_t n, std::int64_t units) {
-  check(n >= 1 && units >= 1, "mixed checkpointing needs a step and a unit");
-  const auto at = [](std::vector<std::vector<std::int64_t>>& table, std::int64_t i, std::int64_t s) -> std::int64_t& {
-    return table[static_cast<std::size_t>(i)][static_cast<std::size_t>(s)];
-  };
-  std::vector<std::vector<std::int64_t>> table(static_cast<std::size_t>(n) + 1,
-                                               std::vector<std::int64_t>(static_cast<std::size_t>(units) + 1, 0));
-  for (std::int64_t s = 1; s <= units; ++s)
-    for (std::int64_t k = 1; k <= n; ++k) {
-      if (k <= s + 1) {
-        at(table, k, s) = k;
-      } else if (s == 1) {
-        at(table, k, s) = k * (k + 1) / 2 - 1;
-      } else {
-        std::int64_t best = 1 + at(table, k - 1, s - 1);
-        for (std::int64_t i = 2; i < k; ++i) best = std::min(best, i + at(table, i, s) + at(table, k - i, s - 1));
-        at(table, k, s) = best;
+Mixed::Mixed(std::int64_t longest, std::int64_t most_units)
+    : most_units_(most_units), choices_(static_cast<std::size_t>((longest + 1) * (most_units + 1))) {
+  check(longest >= 1 && most_units >= 1, "mixed checkpointing needs a step and a unit");
+  for (std::int64_t n = 1; n <= longest; ++n)
+    for (std::int64_t s = 0; s <= most_units; ++s) {
+      Choice& best = choices_[at(n, s)];
+      if (n <= s + 1) {
+        best.steps = n;
+        continue;
+      }
+      best.steps = std::numeric_limits<std::int64_t>::max();
+      if (s == 0) continue;  // nothing to restart from
+      // In one unit only the last step is left to the right of a restart.
+      if (s > 1) best = {1 + choices_[at(n - 1, s - 1)].steps, 0};
+      for (std::int64_t i = s == 1 ? n - 1 : 2; i < n; ++i) {
+        const std::int64_t steps = i + choices_[at(i, s)].steps + choices_[at(n - i, s - 1)].steps;
+        if (steps < best.steps) best = {steps, i};
       }
     }
-  return at(table, n, units);
 }
 
-namespace {
+std::int64_t Mixed::forward_steps(std::int64_t n, std::int64_t units) const { return choices_[at(n, units)].steps; }
 
-/// opt_k(l, m) for l = n - 1 steps after the first (Herrmann and Pallez 2020, H-Revolve), level 0 is RAM, level 1 the
-/// disk.
-class TwoLevel {
- public:
-  TwoLevel(std::int64_t n, std::int64_t ram, std::int64_t disk, const TwoLevelCosts& costs)
-      : costs_(costs), l_(n - 1), ram_(ram), disk_(disk) {
-    fill_ram();
-    fill_disk();
-  }
-  double makespan() const {
-    const std::size_t l = static_cast<std::size_t>(l_);
-    return disk_ == 0 ? ram_best_[l][static_cast<std::size_t>(ram_)] : disk_best_[l][static_cast<std::size_t>(disk_)];
-  }
-
- private:
-  static constexpr double never = 1e300;
-  using Grid = std::vector<std::vector<double>>;
-
-  void fill_ram() {
-    // One backward of a step: its forward, then the adjoint.
-    const double step = costs_.forward + costs_.backward;
-    ram_best_ = Grid(static_cast<std::size_t>(l_) + 1, std::vector<double>(static_cast<std::size_t>(ram_) + 1, never));
-    for (std::int64_t m = 0; m <= ram_; ++m) value(ram_best_, 0, m) = step;
-    for (std::int64_t l = 1; l <= l_; ++l)
-      for (std::int64_t m = 1; m <= ram_; ++m) {
-        double best = never;
-        if (m == 1) {
-          // Every step from the one kept state: forwards 0..k for each.
-          best = static_cast<double>(l + 1) * step + static_cast<double>(l * (l + 1)) / 2 * costs_.forward;
-        } else {
-          for (std::int64_t j = 1; j <= l; ++j)
-            best = std::min(best, static_cast<double>(j) * costs_.forward + value(ram_best_, l - j, m - 1) +
-                                      value(ram_best_, j - 1, m));
-        }
-        value(ram_best_, l, m) = best;
-      }
-  }
-
-  void fill_disk() {
-    disk_kept_ =
-        Grid(static_cast<std::size_t>(l_) + 1, std::vector<double>(static_cast<std::size_t>(disk_) + 1, never));
-    disk_best_ = disk_kept_;
-    for (std::int64_t l = 0; l <= l_; ++l) {
-      const double in_ram = value(ram_best_, l, ram_);
-      value(disk_best_, l, 0) = in_ram;
-      for (std::int64_t m = 1; m <= disk_; ++m) {
-        double kept = in_ram;
-        for (std::int64_t j = 1; j <= l; ++j)
-          kept = std::min(kept, static_cast<double>(j) * costs_.forward + value(disk_best_, l - j, m - 1) +
-                                    costs_.disk_read + value(disk_kept_, j - 1, m));
-        value(disk_kept_, l, m) = kept;
-        value(disk_best_, l, m) = std::min(in_ram, costs_.disk_write + kept);
-      }
+std::string Mixed::sequence(std::int64_t n, std::int64_t units) const {
+  std::string out;
+  // A step whose adjoint data is kept is reversed when all behind it is: a part of no steps.
+  struct Part {
+    std::int64_t first, n, units;
+    bool to_end;
+  };
+  std::vector<Part> parts = {{0, n, units, true}};
+  while (!parts.empty()) {
+    const Part part = parts.back();
+    parts.pop_back();
+    if (part.n == 0) {
+      append_op(out, "B", part.first);
+      continue;
     }
+    const std::int64_t advance = choices_[at(part.n, part.units)].advance;
+    if (advance > 0) {
+      append_op(out, "Fc", part.first);
+      for (std::int64_t k = 1; k < advance; ++k) append_op(out, "Fn", part.first + k);
+      parts.push_back({part.first, advance, part.units, false});
+      parts.push_back({part.first + advance, part.n - advance, part.units - 1, part.to_end});
+      continue;
+    }
+    append_op(out, "Fe", part.first);
+    if (part.n == 1 && part.to_end) append_op(out, "L", -1);
+    parts.push_back({part.first, 0, 0, false});
+    if (part.n > 1) parts.push_back({part.first + 1, part.n - 1, part.units - 1, part.to_end});
   }
-
-  static double& value(Grid& grid, std::int64_t l, std::int64_t m) {
-    return grid[static_cast<std::size_t>(l)][static_cast<std::size_t>(m)];
-  }
-
-  TwoLevelCosts costs_;
-  std::int64_t l_, ram_, disk_;
-  Grid ram_best_, disk_kept_, disk_best_;
-};
-
-}  // namespace
-
-double two_level_makespan(std::int64_t n, std::int64_t ram, std::int64_t disk, const TwoLevelCosts& costs) {
-  check(n >= 1 && ram >= 1 && disk >= 0, "two-level checkpointing needs a step and a slot");
-  return TwoLevel(n, ram, disk, costs).makespan();
+  return out;
 }
 
 }  // namespace tidemark

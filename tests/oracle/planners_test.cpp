@@ -1,16 +1,22 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "support/csv.hpp"
+#include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/plan/policy.hpp"
+#include "tidemark/plan/validity.hpp"
 #include "tidemark/program/outline.hpp"
 #include "tidemark/step/lower.hpp"
 #include "tidemark/study/chain_exact.hpp"
 #include "tidemark/study/revolve.hpp"
 #include "tidemark/study/rotor.hpp"
+#include "tidemark/study/two_level.hpp"
 
 using namespace tidemark;
 using test::Row;
@@ -59,12 +65,15 @@ struct Simulated {
   Bytes peak;
   Nanos time;
 };
-Simulated simulated(const ChainCosts& costs, const std::string& sequence) {
+Simulated simulated(const ChainCosts& costs, const std::string& sequence, const Device& device = {}) {
   const LayerGraph graph = layers(costs);
   Policy policy;
   policy.kind = policy::Sequence{sequence};
   const Plan plan = make_plan(policy, outline(graph));
-  const Timeline timeline = simulate(lower(graph, plan, Convention::rotor, 1), Device{});
+  check_plan(plan, outline(graph));
+  const Step step = lower(graph, plan, Convention::rotor, 1);
+  const Timeline timeline = simulate(step, device);
+  CHECK(!referee(step, timeline));
   return {timeline.peak, timeline.end};
 }
 
@@ -118,6 +127,70 @@ TEST_CASE("rotor in slots stays within the bytes") {
   }
 }
 
+namespace {
+
+/// A chain of steps alike, of states of `state` bytes and adjoint data of none.
+ChainCosts uniform_chain(std::int64_t n, std::int64_t forward, std::int64_t backward, std::int64_t state) {
+  const auto steps = static_cast<std::size_t>(n);
+  ChainCosts out;
+  out.forward_time.assign(steps, forward);
+  out.backward_time.assign(steps, backward);
+  out.backward_time.push_back(0);
+  out.boundary.assign(steps + 1, state);
+  out.saved.assign(steps + 1, state);
+  out.saved[0] = 0;
+  out.forward_workspace.assign(steps, 0);
+  out.backward_workspace.assign(steps + 1, 0);
+  return out;
+}
+
+struct Op {
+  std::string kind;
+  std::size_t step = 0;
+};
+std::vector<Op> ops_of(const std::string& sequence) {
+  std::vector<Op> out;
+  std::istringstream in(sequence);
+  for (std::string word; in >> word;) {
+    const std::size_t digits = word.find_first_of("0123456789");
+    out.push_back({word.substr(0, digits), digits == std::string::npos ? 0 : std::stoul(word.substr(digits))});
+  }
+  return out;
+}
+
+/// Units in use while a step is reversed, at most: restarts that wait, and adjoint data but that of the step itself.
+std::int64_t units_used(const std::string& sequence, std::int64_t n) {
+  std::vector<bool> restart(static_cast<std::size_t>(n)), adjoint(static_cast<std::size_t>(n));
+  std::int64_t most = 0;
+  for (const Op& op : ops_of(sequence)) {
+    if (op.kind == "Fc") restart[op.step] = true;
+    if (op.kind == "Fe") {
+      adjoint[op.step] = true;
+      restart[op.step] = false;
+    }
+    if (op.kind != "B") continue;
+    most = std::max<std::int64_t>(most, std::ranges::count(restart, true) + std::ranges::count(adjoint, true) - 1);
+    adjoint[op.step] = false;
+  }
+  return most;
+}
+
+/// States that wait in memory and on the outer level, at most. In memory: kept by Fc until the step runs on from it.
+std::pair<std::int64_t, std::int64_t> slots_used(const std::string& sequence, std::int64_t n) {
+  std::vector<bool> memory(static_cast<std::size_t>(n)), outer(static_cast<std::size_t>(n));
+  std::int64_t most_memory = 0, most_outer = 0;
+  for (const Op& op : ops_of(sequence)) {
+    if (op.kind[0] == 'F') memory[op.step] = op.kind == "Fc";
+    if (op.kind == "Outx") outer[op.step] = true;
+    if (op.kind == "B") memory[op.step] = outer[op.step] = false;
+    most_memory = std::max<std::int64_t>(most_memory, std::ranges::count(memory, true));
+    most_outer = std::max<std::int64_t>(most_outer, std::ranges::count(outer, true));
+  }
+  return {most_memory, most_outer};
+}
+
+}  // namespace
+
 TEST_CASE("revolve: forward steps of every row, and sequences that take them") {
   for (const Row& row : test::table("tests/oracle/data/planners/revolve.csv")) {
     const std::int64_t n = std::stoll(row.at("n")), s = std::stoll(row.at("s"));
@@ -129,29 +202,72 @@ TEST_CASE("revolve: forward steps of every row, and sequences that take them") {
     for (std::string op; ops >> op;)
       if (op[0] == 'F') ++forwards;
     CHECK(std::to_string(forwards) == row.at("forward_steps"));
-    if (n <= 12) {  // and it is a schedule: it runs, in slots of one byte with save-all objects of none
-      ChainCosts unit{std::vector<std::int64_t>(static_cast<std::size_t>(n), 1),
-                      std::vector<std::int64_t>(static_cast<std::size_t>(n) + 1, 0),
-                      std::vector<std::int64_t>(static_cast<std::size_t>(n) + 1, 1),
-                      std::vector<std::int64_t>(static_cast<std::size_t>(n) + 1, 0),
-                      std::vector<std::int64_t>(static_cast<std::size_t>(n), 0),
-                      std::vector<std::int64_t>(static_cast<std::size_t>(n) + 1, 0)};
-      CHECK(simulated(unit, revolve_sequence(n, s)).time == Nanos{std::stoll(row.at("forward_steps"))});
-    }
+    const std::string sequence = revolve_sequence(n, s);
+    CHECK(to_string(simulated(uniform_chain(n, 1, 0, 1), sequence).time) == row.at("forward_steps"));
+    CHECK(slots_used(sequence, n).first <= s);
   }
 }
 
-TEST_CASE("mixed and two-level checkpointing: every row") {
-  for (const Row& row : test::table("tests/oracle/data/planners/mixed.csv"))
-    CHECK(std::to_string(mixed_forward_steps(std::stoll(row.at("n")), std::stoll(row.at("s")))) ==
-          row.at("forward_steps"));
+TEST_CASE("mixed: forward steps of every row, in schedules that run within their units") {
+  const Mixed mixed(100, 50);
+  std::size_t rows = 0;
+  for (const Row& row : test::table("tests/oracle/data/planners/mixed.csv")) {
+    const std::int64_t n = std::stoll(row.at("n")), units = std::stoll(row.at("s"));
+    const std::string name = std::to_string(n) + " steps in " + std::to_string(units) + " units";
+    CAPTURE(name);
+    CHECK(std::to_string(mixed.forward_steps(n, units)) == row.at("forward_steps"));
+    const std::string sequence = mixed.sequence(n, units);
+    const Simulated run = simulated(uniform_chain(n, 1, 0, 1), sequence);
+    CHECK(to_string(run.time) == row.at("forward_steps"));
+    CHECK(units_used(sequence, n) <= units);
+    ++rows;
+  }
+  CHECK(rows == 93);
+}
+
+TEST_CASE("two levels: the least makespan of every row, in schedules that run in that time within their slots") {
+  std::size_t rows = 0, copies = 0;
   for (const Row& row : test::table("tests/oracle/data/planners/two_level.csv")) {
     const std::string name = row.at("n") + " steps, " + row.at("ram_slots") + " in RAM, " + row.at("disk_slots") +
                              " on disk, " + row.at("uf") + " " + row.at("ub") + " " + row.at("wd") + " " + row.at("rd");
     CAPTURE(name);
-    const TwoLevelCosts costs{std::stod(row.at("uf")), std::stod(row.at("ub")), std::stod(row.at("wd")),
-                              std::stod(row.at("rd"))};
-    CHECK(two_level_makespan(std::stoll(row.at("n")), std::stoll(row.at("ram_slots")), std::stoll(row.at("disk_slots")),
-                             costs) == std::stod(row.at("makespan")));
+    // Halves occur: in half units.
+    const auto twice = [&](const std::string& column) { return std::llround(2 * std::stod(row.at(column))); };
+    const std::int64_t n = std::stoll(row.at("n")), memory = std::stoll(row.at("ram_slots")),
+                       outer = std::stoll(row.at("disk_slots"));
+    const TwoLevelSchedule found = two_level(n, memory, outer, {twice("uf"), twice("ub"), twice("wd"), twice("rd")});
+    CHECK(found.makespan == twice("makespan"));
+    // A state of 1000 bytes takes the link as many nanoseconds as the row says.
+    Device device;
+    device.copy_to_host = 1e12 / static_cast<double>(twice("wd"));
+    device.copy_to_device = 1e12 / static_cast<double>(twice("rd"));
+    const Simulated run = simulated(uniform_chain(n, twice("uf"), twice("ub"), 1000), found.sequence, device);
+    CHECK(run.time == Nanos{twice("makespan")});
+    const auto [in_memory, on_outer] = slots_used(found.sequence, n);
+    CHECK(in_memory <= memory);
+    CHECK(on_outer <= outer);
+    ++rows;
+    copies += found.sequence.find("Inx") != std::string::npos ? 1 : 0;
   }
+  CHECK(rows == 384);
+  CHECK(copies > 50);
+}
+
+TEST_CASE("action lists of a published package run, with its forward steps, copies and slots") {
+  std::size_t rows = 0;
+  for (const Row& row : test::table("tests/oracle/data/planners/action_lists.csv")) {
+    const std::string name = row.at("schedule") + " of " + row.at("n"), sequence = row.at("sequence");
+    CAPTURE(name);
+    const std::int64_t n = std::stoll(row.at("n"));
+    CHECK(to_string(simulated(uniform_chain(n, 1, 0, 1), sequence).time) == row.at("forward_steps"));
+    const std::vector<Op> ops = ops_of(sequence);
+    CHECK(std::to_string(std::ranges::count(ops, "Outx", &Op::kind)) == row.at("disk_writes"));
+    CHECK(std::to_string(std::ranges::count(ops, "Inx", &Op::kind)) == row.at("disk_reads"));
+    const auto [in_memory, on_outer] = slots_used(sequence, n);
+    const std::int64_t slots = row.at("schedule") == "Mixed" ? units_used(sequence, n) : in_memory;
+    CHECK(std::to_string(slots) == row.at("ram_slots"));
+    CHECK(std::to_string(on_outer) == row.at("disk_slots"));
+    ++rows;
+  }
+  CHECK(rows == 20);
 }

@@ -194,6 +194,8 @@ std::string slot_name(const Sample& sample, const Kernel& kernel, const Slot& sl
 
 std::string move_text(const Sample& sample, const Kernel& kernel, const Move& move) {
   if (move.what == Move::What::run) return "run";
+  if (move.what == Move::What::exchange)
+    return std::string(kernel.exchanges[static_cast<std::size_t>(move.slot.index)].how);
   const bool alloc = move.what == Move::What::alloc;
   std::string text = (alloc ? "+" : "-") + slot_name(sample, kernel, move.slot);
   const auto index = static_cast<std::size_t>(move.slot.index);

@@ -187,12 +187,59 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:3:27: error: 'micro_batches' is 8, but batch.accumulate is 4; leave one of them out"},
       {"weights above the whole", "model: {family: chain, layers: 1, backward_time: 1 ns, weight_time: 2 ns}",
        "s.yaml:1:69: error: layer 0: 'weight_time' is above 'backward_time', of which it is a part"},
-      {"a planner of later", chain + "policy: {kind: rotor}",
-       "s.yaml:2:16: error: policy 'rotor' is not available yet; available are: none, full, interval, sqrt, "
-       "sequential, "
-       "block, whole, selective, rule, plan, offload"},
+      {"a planner's name", chain + "policy: {kind: rotor}",
+       "s.yaml:2:16: error: 'rotor' is a planner; expected a rule, or the plan that tidemark plan --method rotor "
+       "writes"},
   });
   CHECK(error_of(chain + "parallel: {}\nallocator: live\nconvention: framework\nprofile: ideal") == "");
+}
+
+TEST_CASE("bad input: degrees that do not divide what they should") {
+  const std::string grouped =
+      "model: {family: transformer, model_type: llama, layers: 2, hidden: 64, heads: 8, kv_heads: 2, ffn_hidden: 96, "
+      "vocab: 100}\nbatch: {sequence: 64}\n";
+  const std::string routed =
+      "model: {family: transformer, model_type: mixtral, layers: 2, hidden: 64, heads: 8, kv_heads: 8, ffn_hidden: 64, "
+      "vocab: 100, "
+      "experts: 6, experts_per_token: 2, expert_hidden: 36}\nbatch: {sequence: 64}\n";
+  const std::string megatron = "profile: megatron\n";
+  check_all({
+      {"no degree", gpt2 + "parallel: {tensor: 0}", "s.yaml:2:20: error: 'tensor' must be a positive integer, not '0'"},
+      {"layers without shapes", chain + "parallel: {tensor: 2}",
+       "s.yaml:2:20: error: 'tensor' is for family transformer, whose tensors have shapes to divide"},
+      {"heads", gpt2 + "parallel: {tensor: 3}", "s.yaml:2:20: error: 4 heads do not divide by tensor 3"},
+      {"heads of keys", grouped + "parallel: {tensor: 4}", "s.yaml:3:20: error: 2 kv_heads do not divide by tensor 4"},
+      {"columns",
+       "model: {family: transformer, model_type: llama, layers: 2, hidden: 64, heads: 8, ffn_hidden: 100, "
+       "vocab: 128}\nparallel: {tensor: 8}",
+       "s.yaml:2:20: error: 100 columns of ffn_hidden do not divide by tensor 8"},
+      {"columns of experts", routed + "parallel: {tensor: 8, expert: 2, data: 2}",
+       "s.yaml:3:20: error: 36 columns of an expert do not divide by tensor 8"},
+      {"words",
+       "model: {family: transformer, model_type: gpt2, layers: 2, hidden: 64, heads: 8, vocab: 100, "
+       "max_positions: 32}\nparallel: {tensor: 8}",
+       "s.yaml:2:20: error: 100 words do not divide by tensor 8"},
+      {"tokens between products without products", gpt2 + "parallel: {sequence: true}",
+       "s.yaml:2:22: error: 'sequence' divides tokens among tensor-parallel ranks; expected tensor above 1"},
+      {"tokens", gpt2 + "batch: {sequence: 31}\nparallel: {tensor: 2, sequence: true}",
+       "s.yaml:3:20: error: 31 tokens of a rank's sequence do not divide by tensor 2"},
+      {"tokens of context ranks", grouped + "parallel: {context: 3}",
+       "s.yaml:3:21: error: a sequence of 64 does not divide into the two chunks a rank that context 3 makes; expected "
+       "a multiple of 6"},
+      {"experts of a dense model", gpt2 + "parallel: {expert: 2, data: 2}",
+       "s.yaml:2:20: error: 'expert' divides routed experts, which this model does not have"},
+      {"experts", routed + "parallel: {expert: 4, data: 4}", "s.yaml:3:20: error: 6 experts do not divide by expert 4"},
+      {"ranks that hold experts", routed + "parallel: {expert: 3, data: 4}",
+       "s.yaml:3:20: error: experts are divided among the 4 data and context ranks, which do not divide by expert 3"},
+      {"sharding over one rank", gpt2 + "parallel: {sharding: zero1}",
+       "s.yaml:2:22: error: sharding 'zero1' divides among data-parallel ranks; expected data above 1"},
+      {"two ways to divide states",
+       gpt2 + megatron + "parallel: {data: 2, sharding: zero1, distributed_optimizer: true}",
+       "s.yaml:3:61: error: 'distributed_optimizer' and 'sharding' both say what data-parallel ranks divide; leave one "
+       "of them out"},
+      {"Megatron's optimizer elsewhere", gpt2 + "parallel: {data: 2, distributed_optimizer: true}",
+       "s.yaml:2:44: error: 'distributed_optimizer' is Megatron-LM's; expected loop megatron, not huggingface"},
+  });
 }
 
 TEST_CASE("bad input: policies") {

@@ -110,6 +110,27 @@ TEST_CASE("offload: the host's bytes, the copies' time, and what of it is expose
   }
 }
 
+// compute    | F0 |       | F1 | F2 |   B2   |      |      | F1 |   B1   | F0 |   B0   |
+// copies          | Outx1 |                  | Inx1 | Inx1 |                               nothing runs meanwhile
+// boundary1  -----------------|              |------|----------------------|
+TEST_CASE(
+    "offload: a layer's input is copied while nothing runs, stays on the host, and comes back as often as wanted") {
+  Scenario scenario = three_layers("Fc0 Outx1 Fn1 Fe2 L B2 Inx1 Dx1 Inx1 Fe1 B1 Fe0 B0");
+  auto& graph = std::get<LayerGraph>(scenario.model);
+  graph.input = Bytes{10};
+  for (LayerCost& layer : graph.layers) layer.output = Bytes{50};
+  const Run result = run(scenario);
+  CHECK_FALSE(referee(result.step, result.timeline));
+  CHECK(result.timeline.end == Nanos{5 * 100 + 3 * 200 + 3 * 50});
+  Rows of_boundary;
+  for (const std::string& row : events(result))
+    if (row.find("boundary1 ") != std::string::npos) of_boundary.push_back(row);
+  CHECK(of_boundary == Rows{"0 +boundary1 60", "250 -boundary1 60", "550 +boundary1 60", "600 -boundary1 10",
+                            "600 +boundary1 60", "950 -boundary1 110"});
+  const Summary summary = summary_of(scenario, result);
+  CHECK(summary.offload.copies == 3);
+}
+
 TEST_CASE("offload: what is refused") {
   struct Case {
     std::string name, sequence, message;
@@ -123,6 +144,12 @@ TEST_CASE("offload: what is refused") {
        "step 3 of the plan: In0 brings back what is not on the host; expected Out0 before it"},
       {"what has gone already", "Fe0 Fe1 Out0 Out0 Fe2 L B2 B1 B0",
        "step 4 of the plan: Out0 needs the saved activations of layer 0, dropped by Out0"},
+      {"an input that was not copied", "Fn0 Fe1 Fe2 L B2 B1 Inx0 Fe0 B0",
+       "step 7 of the plan, Inx0, brings back what is not on the host"},
+      {"an input that is there", "Outx0 Fc0 Fe1 Fe2 L B2 B1 Inx0 Fe0 B0",
+       "step 8 of the plan: Inx0 makes the input of layer 0, which is still there"},
+      {"an input that has gone", "Fn0 Outx0 Fe1 Fe2 L B2 B1 Inx0 Fe0 B0",
+       "step 2 of the plan, Outx0, needs the model's input, which was given up"},
       {"what saved nothing", "Fc0 Fe1 Out0 Fe2 L B2 B1 Fe0 B0",
        "step 3 of the plan: Out0 needs the saved activations of layer 0, dropped by Fc0"},
   };

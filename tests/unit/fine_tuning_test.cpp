@@ -4,11 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "tidemark/base/errors.hpp"
-#include "tidemark/input/scenario.hpp"
-#include "tidemark/study/pipeline.hpp"
+#include "support/life.hpp"
 
 using namespace tidemark;
+using test::life;
 
 namespace {
 
@@ -24,32 +23,8 @@ const std::string lora = "lora={rank: 4, targets: [q_proj]}";
 const std::string autocast = "dtype={parameters: bfloat16, autocast: bfloat16}";
 const std::string q = "layers.0.attention.q_proj";
 
-Step step_of(const std::vector<std::string>& sets) { return run(parse_scenario(llama, "s.yaml", sets)).step; }
-
-std::string error_of(const std::vector<std::string>& sets) {
-  try {
-    step_of(sets);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-/// "32 B, head.lm_head to loss.float": size, first birth and its death by op; "never" when there is none.
-std::string life(const Step& step, const std::string& name) {
-  for (StorageId id = 0; id < step.storages.size(); ++id) {
-    if (step.names[step.storages[id].name] != name) continue;
-    std::string born = "start", died = "end";
-    for (const Instruction& at : step.instructions) {
-      if (at.index != id || (at.what != Do::alloc && at.what != Do::free)) continue;
-      const StepOp& op = step.ops[at.op];
-      (at.what == Do::alloc ? born : died) =
-          (op.phase == Phase::backward ? "backward of " : "") + std::string(step.names[op.name]);
-    }
-    return std::to_string(step.storages[id].bytes.count) + " B, " + born + " to " + died;
-  }
-  return "never";
-}
+Step step_of(const std::vector<std::string>& sets) { return test::step_of(llama, sets); }
+std::string error_of(const std::vector<std::string>& sets) { return test::error_of(llama, sets); }
 
 }  // namespace
 
@@ -165,6 +140,14 @@ TEST_CASE("fine-tuning: mistakes have a place") {
        {"lora={rank: 4, targets: [c_attn]}"},
        "s.yaml: error: transformer: lora.targets: 'c_attn' is no product of a block; there are down_proj, gate_proj, "
        "k_proj, o_proj, q_proj, up_proj, v_proj"},
+      {"targets that are none",
+       {"lora={rank: 4, targets: []}"},
+       "s.yaml: error: transformer: lora.targets is empty; there are down_proj, gate_proj, k_proj, o_proj, q_proj, "
+       "up_proj, v_proj"},
+      {"a trained weight that is not there",
+       {"lora={rank: 4, targets: [q_proj], trained: [lm_head, wpe]}"},
+       "s.yaml: error: transformer: lora.trained: 'wpe' is no part of a weight's name; there are attention_norm, "
+       "down_proj, gate_proj, k_proj, lm_head, mlp_norm, norm, o_proj, q_proj, tokens, up_proj, v_proj"},
       {"4 bits without an adapter",
        {"quantization=nf4"},
        "--set quantization=nf4: error: 'quantization' freezes the products; it needs 'lora' to train"},

@@ -37,6 +37,13 @@ Scenario chain(int layers) {
   return scenario;
 }
 
+/// 1 B/ns to the host, 0.5 B/ns back.
+Scenario linked(Scenario scenario) {
+  scenario.device.copy_to_host = 1e9;
+  scenario.device.copy_to_device = 5e8;
+  return scenario;
+}
+
 Scenario gpt() {
   TransformerSpec spec;
   spec.model_type = "gpt2";
@@ -70,6 +77,9 @@ TEST_CASE("planners: what they return fits, runs, and costs what they say") {
       {"block on a chain", chain(8), "block", 80},
       {"chen on a chain", chain(8), "chen", 70},
       {"revolve", chain(8), "revolve", 60},
+      {"mixed", chain(8), "mixed", 60},
+      {"two levels", chain(8), "two_level", 45},
+      {"two levels and a link", linked(chain(8)), "two_level", 45},
       {"rotor", chain(8), "rotor", 55},
       {"rotor_tight", chain(8), "rotor_tight", 55},
       {"chain_exact", chain(8), "chain_exact", 45},
@@ -139,7 +149,8 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
     std::string name;
     Scenario scenario;
   };
-  const Model models[] = {{"chain", chain(6)}, {"up front", trap()}, {"whole step", whole_step()}};
+  const Model models[] = {
+      {"chain", chain(6)}, {"chain with a link", linked(chain(6))}, {"up front", trap()}, {"whole step", whole_step()}};
   int planned = 0;
   for (const Model& model : models)
     for (const std::string& method : plan_methods())
@@ -172,6 +183,31 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
         CHECK(answer->bound.time <= answer->best->cost.time);
       }
   CHECK(planned > 20);
+}
+
+TEST_CASE("planners: a whole step where nothing fits ends, and names the op that binds") {
+  for (const int steps : {1, 3})
+    for (const std::string method : {"checkmate", "search", "dtr"}) {
+      CAPTURE(steps);
+      CAPTURE(method);
+      Scenario scenario = whole_step();
+      scenario.training.loop.steps = steps;
+      PlanAnswer answer;
+      try {
+        answer = find_plan(scenario, Bytes{1}, {.method = method, .seconds = 5});
+      } catch (const InputError&) {
+        CHECK(method == "checkmate");  // a build without the solver
+        continue;
+      }
+      CHECK(!answer.best);
+      // Row 6 reads 2 and 5; 2 is made again from 1 while 5 waits: 12 + 11 + 12, and no order has less.
+      CHECK(answer.nearest.peak.count == 35);
+      CHECK(answer.nearest.op == "2");
+      CHECK(!answer.nearest.alive.empty());
+      if (method != "checkmate") continue;
+      CHECK(answer.bound.time == Nanos{});  // where there is no schedule, none is the cheapest
+      CHECK(answer.notes == std::vector<std::string>{"proven: no schedule of this shape fits"});
+    }
 }
 
 TEST_CASE("planners: fewer saved bytes can be a higher peak, and search does not fall for it") {
@@ -225,9 +261,8 @@ TEST_CASE("planners refuse what they cannot plan") {
     return "";
   };
   CHECK(message(chain(4), Bytes{100}, "rotors") ==
-        "no planner is called 'rotors'; known are auto, uniform, block, chen, knapsack, revolve, rotor, rotor_tight, "
-        "chain_exact, "
-        "checkmate, dtr, search");
+        "no planner is called 'rotors'; known are auto, uniform, block, chen, knapsack, revolve, mixed, two_level, "
+        "rotor, rotor_tight, chain_exact, checkmate, dtr, search");
   CHECK(message(chain(4), Bytes{9}, "auto") ==
         "the budget of 9 B is below the 10 bytes that are live before the first op");
   CHECK(message(gpt(), Bytes{1'000'000'000}, "rotor") ==

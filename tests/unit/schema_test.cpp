@@ -163,7 +163,7 @@ TEST_CASE("schema: what it accepts and refuses") {
       {"a size with an unknown unit", chain + "budget: 40 gb", false},
       {"half a layer", "model: {family: chain, layers: 1.5}", false},
       {"a fraction above 1", "model: {family: chain, layers: 3, attention_fraction: 1.5}", false},
-      {"ranks", chain + "parallel: {tensor: 2}", false},
+      {"a degree that is unknown", chain + "parallel: {tensors: 2}", false},
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);

@@ -345,8 +345,15 @@ TEST_CASE("selective: mistakes are named") {
        "error: 'flash' matches no op of the blocks; expected a kind (add, bmm, dropout, gelu, layer_norm, linear, "
        "softmax), a group (matmul, norm, activation) or part of a name (act, add1, add2, attention, context, core, "
        "down, dropout, mlp, norm1, query, softmax, up)"},
+      {"a typo in a counted pattern", policy_of(keep({"sofmax/2"})),
+       "error: 'sofmax/2' matches no op of the blocks; did you mean 'softmax'? expected a kind (add, bmm, dropout, "
+       "gelu, "
+       "layer_norm, linear, softmax), a group (matmul, norm, activation) or part of a name (act, add1, add2, "
+       "attention, "
+       "context, core, down, dropout, mlp, norm1, query, softmax, up)"},
       {"half a component", policy_of(keep({"atten"})),
-       "error: 'atten' matches no op of the blocks; expected a kind (add, bmm, dropout, gelu, layer_norm, linear, "
+       "error: 'atten' matches no op of the blocks; expected a kind (add, bmm, dropout, "
+       "gelu, layer_norm, linear, "
        "softmax), a group (matmul, norm, activation) or part of a name (act, add1, add2, attention, context, core, "
        "down, dropout, mlp, norm1, query, softmax, up)"},
       {"layers out of range", policy_of(of_layers(recompute({"softmax"}), {{1, 2}})),

@@ -67,7 +67,9 @@ TEST_CASE("sequence: text that is no sequence") {
   };
   const Case cases[] = {
       {"no such letter", "Fc0 X1",
-       "error: token 2 of the sequence, 'X1', is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Wait with a block's "
+       "error: token 2 of the sequence, 'X1', is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Outx, Inx, Wait with "
+       "a "
+       "block's "
        "number"},
       {"no number", "Fe", "error: token 1 of the sequence, 'Fe', lacks a number"},
       {"negative", "Fe-1", "error: token 1 of the sequence, 'Fe-1', lacks a number"},
@@ -101,6 +103,7 @@ TEST_CASE("sequence: what is read is written again") {
       {"discards: of the input of 1, of what 1 saved, of the chain's output", chain_outline(3), "Dx1 Dxbar2 Dx3"},
       {"parts", transformer_outline(2), "Fe0 D0[0,2-4] Fe1 L B1[5-9] Fe1[2,4] B1[0-4] B0"},
       {"copies", chain_outline(2), "Fe0 Out0 Fe1 L B1 In0 B0"},
+      {"copies of inputs", chain_outline(2), "Outx0 Fn0 Fe1 L B1 Inx0 Fe0 B0"},
       {"other layers by name", transformer_outline(1), "Fe(embedding) Fe0 Fe(head) L B(head) B(loss) B0 B(embedding)"},
       {"nothing", chain_outline(1), ""},
   };

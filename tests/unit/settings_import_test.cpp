@@ -118,6 +118,20 @@ TEST_CASE("import: what each argument means") {
   }
 }
 
+TEST_CASE("import: clipping") {
+  const auto optimizer = [](const std::string& file, const std::string& text) {
+    const std::string scenario = imported(file, text).scenario;
+    const std::size_t begin = scenario.find("optimizer: ");
+    return scenario.substr(begin, scenario.find('\n', begin) - begin);
+  };
+  CHECK(optimizer("run.yaml", megatron("")) == "optimizer: {kind: adam, fused: true, clip_grad_norm: 1.0}");
+  CHECK(optimizer("run.yaml", megatron("  --clip-grad: 0.0\n")) == "optimizer: {kind: adam, fused: true}");
+  CHECK(optimizer("run.yaml", megatron("  --clip-grad: 0.5\n  --optimizer: sgd\n")) ==
+        "optimizer: {kind: sgd, clip_grad_norm: 0.5}");
+  CHECK(optimizer("run.toml", "[model]\n[training]\nmax_norm = 0.25\n") ==
+        "optimizer: {kind: adamw, fused: true, clip_grad_norm: 0.25}");
+}
+
 TEST_CASE("import: Megatron's recompute arguments as policies") {
   struct Case {
     std::string name, more, policy;
@@ -130,6 +144,8 @@ TEST_CASE("import: Megatron's recompute arguments as policies") {
        "policy: {kind: interval, interval: 3}"},
       {"the first ones", "  --recompute-granularity: full\n  --recompute-method: block\n  --recompute-num-layers: 5\n",
        "policy: {kind: block, layers: 5}"},
+      {"none of them", "  --recompute-granularity: full\n  --recompute-method: block\n  --recompute-num-layers: 0\n",
+       "policy: none"},
       {"modules in one text", "  --recompute-granularity: selective\n  --recompute-modules: core_attn mlp\n",
        "policy: {kind: selective, recompute: [core_attn, mlp]}"},
       {"modules as a list", "  --recompute-granularity: selective\n  --recompute-modules: [moe, shared_experts]\n",
@@ -207,6 +223,8 @@ TEST_CASE("import: what is refused") {
        "run.yaml:8:35: error: '--make-vocab-size-divisible-by' is past 1000000000"},
       {"a dropout that is no number", "run.yaml", megatron("  --hidden-dropout: \"0}, x: {\"\n"),
        "run.yaml:8:21: error: '--hidden-dropout' must be a decimal from 0, not '0}, x: {'"},
+      {"groups of no layers", "run.yaml", megatron("  --recompute-granularity: full\n  --recompute-num-layers: 0\n"),
+       "run.yaml:9:27: error: '--recompute-num-layers' must be at least 1 with method uniform, not 0"},
       {"an unknown module", "run.yaml",
        megatron("  --recompute-granularity: selective\n  --recompute-modules: attention\n"),
        "run.yaml:9:24: error: recompute module 'attention' is not known; known are core_attn, mlp, moe, "

@@ -53,6 +53,7 @@ struct Device {
   double memory_bandwidth = 0;                     // B/s; 0 is not given
   double copy_to_host = 0;                         // B/s
   double copy_to_device = 0;                       // B/s
+  double link_bandwidth = 0;                       // B/s to the ranks it shares tensors with, each way
   Nanos launch_time;
   std::map<std::string, Bytes> workspaces;  // "cublas": ...
   Calibration calibration;

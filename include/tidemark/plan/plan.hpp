@@ -14,8 +14,9 @@ namespace tidemark {
 
 /// forward and recompute run ops; `loss` runs what follows the last block (chains: the loss); drop lets saved tensors
 /// go; discard_input lets the layer's input go (rotor's Dx3, on layer 3; the loss's input has the number of layers),
-/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3). copy_out sends what the layer, or its ops, hold for
-/// backward to the host, copy_in asks for it back; copy_wait makes computation wait until a copy out has ended.
+/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3). copy_out moves to the host what the layer, or its
+/// ops, hold for backward, and copy_in moves it back; with Keep::input they copy a chain's layer's input, which stays
+/// on the host to the end of the step. copy_wait makes computation wait until a copy out has ended.
 enum class Action : std::uint8_t {
   forward,
   recompute,

@@ -11,6 +11,7 @@
 ///   D3[0,2-5]    ops 0 and 2 to 5 of the block hold nothing of what they saved
 ///   Fe3[2-5]     only these ops run (again)          B3[7-9]  only their backward
 ///   Out3[..]     copies to the host, In3[..] back    Fe(head)  a layer that is no block, by its name
+///   Outx3        copies the input of block 3 to the host, where it stays; Inx3 brings it back, as often as wanted
 ///
 /// A sequence that names no layer but blocks runs the others in full where they belong: forward before the next block,
 /// backward as soon as everything later has run backward.

@@ -116,9 +116,10 @@ enum class OpKind : std::uint8_t {
   compare,         // x[, y] -> mask                  (y absent: a number)
   fill,            // -> out                          (a new tensor: zeros, arange)
   grouped_linear,  // x, weight -> out            (one weight [n, k] for each group of rows: [groups, n, k])
+  collective,      // x -> out                        (ranks exchange it: `implementation` says how)
   custom,          // sizes given as data
 };
-inline constexpr std::array<std::string_view, 72> op_kind_names = {"embedding",
+inline constexpr std::array<std::string_view, 73> op_kind_names = {"embedding",
                                                                    "linear",
                                                                    "matmul",
                                                                    "addmm",
@@ -189,6 +190,7 @@ inline constexpr std::array<std::string_view, 72> op_kind_names = {"embedding",
                                                                    "compare",
                                                                    "fill",
                                                                    "grouped_linear",
+                                                                   "collective",
                                                                    "custom"};
 constexpr std::string_view to_string(OpKind kind) { return op_kind_names[static_cast<std::size_t>(kind)]; }
 static_assert(op_kind_names.size() == static_cast<std::size_t>(OpKind::custom) + 1);
@@ -211,6 +213,7 @@ struct Attributes {
   std::int64_t head_dim = 0;
   std::vector<std::int64_t> dims = {};  // view: the two dimensions exchanged, or a permutation; sum, mean: those summed
   bool in_place = false;                // the output is the input's storage
+  std::int32_t ranks = 1;               // that share the op: of a collective, a split product or table
   std::string implementation = {};      // "" the profile's; else a rule's name, e.g. "flash", or a `ViewKind`
   // custom only
   std::vector<std::int32_t> saved_inputs = {}, saved_outputs = {};
@@ -266,6 +269,8 @@ class ProgramBuilder {
   TensorId packed_parameter(std::string name, Shape shape, DType dtype, Bytes bytes);
   /// Part of the model's state that is no parameter: scales of quantized weights.
   TensorId buffer(std::string name, Shape shape, DType dtype);
+  /// A buffer of the framework's own that is always there, into which ops write.
+  TensorId workspace(std::string name, Shape shape, DType dtype);
   TensorId input(std::string name, Shape shape, DType dtype, bool requires_grad = false);
   /// A batch tensor that the loop makes anew in each micro-batch: an op without inputs, and a host variable.
   TensorId batch_input(std::string name, Shape shape, DType dtype);

@@ -17,6 +17,8 @@ std::string out_of_memory_text(const OutOfMemoryFigures& failed);
 
 /// 1234567 as "1,234,567".
 std::string grouped(std::int64_t value);
+/// "1 event", "1,234 events".
+std::string counted(std::size_t n, std::string_view one, std::string_view many);
 /// "  (1,234,567 B)"; nothing where the short form is exact.
 std::string exactly(Bytes bytes);
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tidemark/base/units.hpp"
@@ -21,10 +22,18 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
+/// What ranks exchange within an op, in an op of its own.
+struct Exchange {
+  std::string_view how;  // "all_reduce"; the op's name goes on with it
+  Bytes linked;          // over this rank's link, each way
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+};
+
 /// One line of a script. `run` is the kernel itself: what comes before is at its start, what comes after at its end.
+/// `exchange` is one too, on the link: ranks that share the op meet there.
 struct Move {
-  enum class What : std::uint8_t { alloc, free, run } what = What::run;
-  Slot slot;
+  enum class What : std::uint8_t { alloc, free, run, exchange } what = What::run;
+  Slot slot;  // exchange: `index` into Kernel::exchanges
   friend bool operator==(const Move&, const Move&) = default;
 };
 
@@ -86,6 +95,7 @@ struct Cost {
 
 struct Kernel {
   std::vector<Temp> temps;
+  std::vector<Exchange> exchanges;
   std::vector<Bytes> output_bytes;  // of the outputs' storages where they are not the tensors' own sizes; else empty
   std::vector<Move> forward;
   std::vector<Saved> saved;             // in the order the node releases them

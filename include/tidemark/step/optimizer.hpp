@@ -5,19 +5,10 @@
 #include <vector>
 
 #include "tidemark/program/training.hpp"
+#include "tidemark/step/clipping.hpp"
 #include "tidemark/step/emitter.hpp"
 
 namespace tidemark {
-
-/// One parameter as the optimizer sees it.
-struct OptimizerParameter {
-  std::string name;
-  std::int64_t elements = 0;
-  std::int32_t layer = -1;
-  DType dtype = DType::float32;
-  StorageId storage = no_id;
-  StorageId gradient = no_id;  // no_id: no gradient, so it is skipped
-};
 
 /// What PyTorch's optimizers do besides, where tensors live on the CPU (measured on 1.13.1 and 2.6.0).
 struct OptimizerHabits {
@@ -25,9 +16,10 @@ struct OptimizerHabits {
   bool profiling_handle = false;    // 1.13: 4 and 288 bytes come and go in every step
   int adam_decays = 1;              // moments decayed by a scalar product: both in 1.13; 2.x interpolates the first
   bool foreach_sum_is_new = false;  // 1.13's multi-tensor Adam adds epsilon into a second list
+  ClippingForm clipping = ClippingForm::per_tensor;
   friend bool operator==(const OptimizerHabits&, const OptimizerHabits&) = default;
 };
-OptimizerHabits optimizer_habits(const std::string& kernels);
+OptimizerHabits optimizer_habits(const Profile& profile);
 
 /// Momentum, Adam and AdamW keep state from their first step on; it lives to the end.
 class OptimizerState {
@@ -39,6 +31,8 @@ class OptimizerState {
   void emit_initial(Emitter& emit, const std::vector<OptimizerParameter>& parameters);
   /// One optimizer step; state is born in the first one (M7).
   void emit_step(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step);
+  /// The step of one parameter alone, by an optimizer of its own.
+  void emit_step_of(Emitter& emit, const std::vector<OptimizerParameter>& parameters, std::size_t i, int step);
 
  private:
   struct State {
@@ -46,6 +40,9 @@ class OptimizerState {
     std::vector<StorageId> moments;
   };
   void emit_birth(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step);
+  void emit_births(Emitter& emit, const OptimizerParameter& parameter, State& state, std::vector<StorageId>& born);
+  StorageId emit_state(Emitter& emit, const std::string& name, Bytes bytes, std::int32_t layer);
+  void emit_8bit(Emitter& emit, const OptimizerParameter& parameter, State& state, int step);
   void emit_single(Emitter& emit, const OptimizerParameter& parameter, const State& state, StorageId& previous,
                    int step);
   void emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
@@ -56,8 +53,9 @@ class OptimizerState {
   Optimizer optimizer_;
   DTypes dtypes_;
   OptimizerHabits habits_;
-  std::vector<State> states_;  // by parameter
-  bool born_now_ = false;      // this step made the state
+  std::vector<State> states_;    // by parameter
+  bool born_now_ = false;        // this step made the state
+  std::vector<StorageId> maps_;  // 8-bit: the values that bytes stand for, one table a moment
 };
 
 }  // namespace tidemark

@@ -85,6 +85,7 @@ Kernel quantized_linear(const OpView& op) {
 /// F.linear is addmm with a bias, mm without one: MmBackward0 makes mat2's gradient first and releases it first.
 Kernel linear(const OpView& op) {
   const std::string& kind = op.op.attributes.implementation;
+  if (op.op.attributes.ranks > 1) return split_linear(op);
   if (kind.starts_with("lora_")) return fused_lora(op);
   if (!kind.empty()) return quantized_linear(op);
   if (op.inputs() > 2) return with_bias(op, 0, 1, 2, true);
@@ -128,6 +129,7 @@ Kernel bmm(const OpView& op) {
 /// embedding_dense_backward_cuda (EmbeddingBackwardKernel.cu): above 3072 ids they are sorted with their places first.
 /// How many partial rows follow depends on the ids, and is left out.
 Kernel embedding(const OpView& op) {
+  if (op.op.attributes.ranks > 1) return split_embedding(op);
   const std::int64_t ids = elements(op.input(0));
   Draft k(op);
   k.outputs().run().save_input(0);

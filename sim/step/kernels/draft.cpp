@@ -74,6 +74,17 @@ Draft& Draft::run() {
   return *this;
 }
 
+/// Of n bytes each rank keeps 1/ranks: all but that part passes its link, and twice in an all-reduce, which is a
+/// reduce-scatter and an all-gather (Thakur et al. 2005, rings).
+Draft& Draft::exchange(std::string_view how, std::int64_t size) {
+  const std::int64_t ranks = op_.op.attributes.ranks;
+  if (ranks == 1) return *this;
+  const std::int64_t once = size - size / ranks;
+  script().push_back({Move::What::exchange, {Slot::Of::temp, static_cast<std::int32_t>(kernel_.exchanges.size())}});
+  kernel_.exchanges.push_back({how, Bytes{how == "all_reduce" ? product(op_, 2, once) : once}});
+  return *this;
+}
+
 Draft& Draft::save_input(std::size_t i) {
   kernel_.saved.push_back({Saved::Of::input, static_cast<std::int32_t>(i)});
   return *this;

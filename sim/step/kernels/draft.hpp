@@ -31,6 +31,8 @@ class Draft {
   std::int32_t wrapped_number();
   /// The kernel itself.
   Draft& run();
+  /// Ranks exchange `size` bytes: by all_reduce, all_gather, reduce_scatter or all_to_all, as a ring does it.
+  Draft& exchange(std::string_view how, std::int64_t size);
 
   Draft& save_input(std::size_t i);
   /// Saves input i if input j needs a gradient: what a product keeps.
@@ -83,6 +85,10 @@ AttentionFlops attention_flops(const OpView& op);
 /// Fused attention on CUDA. PyTorch keeps the generator's seed and offset as two tensors, the flash-attn package and
 /// Transformer Engine as one of two numbers.
 Kernel fused_attention(const OpView& op, bool one_rng_tensor);
+/// Products and a table that ranks share, as `Attributes::implementation` says; and what ranks exchange (parallel.cpp).
+Kernel split_linear(const OpView& op);
+Kernel split_embedding(const OpView& op);
+Kernel collective(const OpView& op);
 /// What an elementwise op's node saves.
 enum class Keeps : std::uint8_t { nothing, input, output };
 

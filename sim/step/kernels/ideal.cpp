@@ -496,6 +496,7 @@ RuleTable ideal_rules() {
       {OpKind::bce_loss, mse_loss},
       {OpKind::compare, made_anew},
       {OpKind::fill, made_anew},
+      {OpKind::collective, collective},
       {OpKind::custom, custom},
   };
   for (const auto& [kind, function] : rows_of_table) rule(rules, kind) = function;

@@ -33,6 +33,7 @@ Kernel cross_entropy(const OpView& op) {
   // calculate_logits_max
   const std::int32_t logits_max = k.temp("logits_max", reals);
   k.free_temp(k.temp("logits_max_indices", numbers));
+  k.exchange("all_reduce", reals);
   // calculate_predicted_logits
   const std::int32_t below = k.temp("target_below", tokens);
   const std::int32_t above = k.temp("target_above", tokens);
@@ -47,6 +48,7 @@ Kernel cross_entropy(const OpView& op) {
   k.free_temp(gathered);
   const std::int32_t sum_exp_logits = k.temp("sum_exp_logits", reals);
   k.free_temp(arange);
+  k.exchange("all_reduce", reals).exchange("all_reduce", reals);
   // calculate_cross_entropy_loss
   const std::int32_t log_sum = k.temp("log_sum_exp", reals);
   k.outputs().run().free_temp(log_sum);

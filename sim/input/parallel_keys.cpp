@@ -1,0 +1,44 @@
+#include "key_blocks.hpp"
+#include "tidemark/plan/pipeline_schedule.hpp"
+#include "tidemark/program/shards.hpp"
+
+namespace tidemark {
+
+using Type = ValueType;
+
+std::vector<Block> parallel_blocks() {
+  return {
+      {"parallel",
+       "",
+       {{"tensor", Type::integer, "1", "Ranks that share the products' columns and rows."},
+        {"sequence", Type::boolean, "false", "They share the tokens between those products too."},
+        {"context", Type::integer, "1", "Ranks that share the tokens of a sequence."},
+        {"expert", Type::integer, "1", "Ranks that share the routed experts; of the data-parallel ones."},
+        {"data", Type::integer, "1", "Replicas of the model, each with a batch of its own."},
+        {"sharding",
+         Type::choice,
+         "none",
+         "What replicas divide: optimizer states, gradients too, parameters too; or units that are gathered.",
+         {sharding_names.begin(), sharding_names.end()}},
+        {"distributed_optimizer", Type::boolean, "false", "Megatron-LM's: replicas divide states and master weights."},
+        {"pipeline", Type::integer, "1", "Stages the layers are cut into."},
+        {"virtual", Type::integer, "1; 2 for zb_v", "Chunks of layers a stage holds."},
+        {"layers_per_chunk", Type::integers, "the same for all", "One number, or a list of one a chunk."},
+        {"schedule",
+         Type::choice,
+         "1f1b; interleaved with several chunks a stage",
+         "In which order a stage runs forwards and backwards.",
+         {schedule_names.begin(), schedule_names.end()}},
+        {"schedule_file", Type::path, "none", "Instead: a CSV with one row a rank, of passes such as 0F0, 1I3, 1W3."},
+        {"micro_batches", Type::integer, "those of `schedule_file`, else `batch.accumulate`",
+         "Micro-batches of a step."},
+        {"transfer_time", Type::time, "0 ns", "From one stage to the next, each way."},
+        {"transfer_bandwidth", Type::byte_rate, "no time for bytes", "Between stages; adds to transfer_time."},
+        {"free_outputs", Type::boolean, "true with loop megatron",
+         "A chunk's output goes when it has been sent, where backward does not read it."},
+        {"stage_policies", Type::steps, "`policy` for all", "One policy a stage: its kind, or a map.", {}, "policy"},
+        {"stage", Type::text, "all", "The stage that results show, from 0; or all."},
+        {"rank", Type::text, "all", "The same by rank: a pipeline has one rank a stage."}}}};
+}
+
+}  // namespace tidemark

@@ -1,0 +1,167 @@
+#include "tidemark/input/shards.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tidemark/input/quantities.hpp"
+#include "tidemark/input/yaml_map.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr std::int64_t max_degree = 65'536;
+
+constexpr std::array<std::string_view, 7> shard_keys = {
+    "tensor", "sequence", "context", "expert", "data", "sharding", "distributed_optimizer"};
+
+class ShardReader {
+ public:
+  ShardReader(const YamlMap& map, const TransformerSpec* spec, const Training& training)
+      : map_(map), spec_(spec), training_(training) {}
+
+  Shards read() {
+    refuse_other_families();
+    read_degrees();
+    if (spec_ == nullptr) return out_;
+    check_tensor();
+    check_sequence();
+    check_context();
+    check_expert();
+    check_data();
+    refuse_unsimulated();
+    return out_;
+  }
+
+ private:
+  void refuse_other_families() const {
+    for (const std::string_view key : shard_keys)
+      if (const auto field = map_.optional(key); field && spec_ == nullptr)
+        field->fail(fmt::format("'{}' is for family transformer, whose tensors have shapes to divide", key));
+  }
+
+  int degree(std::string_view key) const {
+    return map_.get(
+        key, [](const Field& f) { return static_cast<int>(positive_integer(f, max_degree)); }, 1);
+  }
+
+  void read_degrees() {
+    out_.tensor = degree("tensor");
+    out_.context = degree("context");
+    out_.expert = degree("expert");
+    out_.data = degree("data");
+    out_.sequence = map_.get("sequence", boolean, out_.sequence);
+    out_.distributed_optimizer = map_.get("distributed_optimizer", boolean, out_.distributed_optimizer);
+    if (const auto field = map_.optional("sharding"))
+      out_.sharding = static_cast<Sharding>(std::ranges::find(sharding_names, choice(*field)) - sharding_names.begin());
+  }
+
+  bool megatron() const { return training_.profile.model_code == "megatron"; }
+
+  /// "64 heads do not divide by tensor 3", at the degree.
+  void divides(std::string_view key, std::int64_t whole, std::string_view of, std::int64_t by) const {
+    if (whole % by != 0) map_.optional(key)->fail(fmt::format("{} {} do not divide by {} {}", whole, of, key, by));
+  }
+
+  /// Column- and row-parallel products share heads and the width inside the feed-forward part.
+  void check_tensor() const {
+    if (out_.tensor == 1) return;
+    divides("tensor", spec_->heads, "heads", out_.tensor);
+    divides("tensor", spec_->kv_heads, "kv_heads", out_.tensor);
+    const Experts& experts = spec_->experts;
+    const bool dense =
+        experts.count == 0 || experts.first_dense > 0 || experts.every > 1 || !experts.dense_layers.empty();
+    if (dense) divides("tensor", spec_->ffn_hidden, "columns of ffn_hidden", out_.tensor);
+    if (experts.count > 0) divides("tensor", experts.hidden, "columns of an expert", out_.tensor);
+    if (experts.count > 0) divides("tensor", experts.shared_hidden, "columns of the shared experts", out_.tensor);
+    // Megatron-LM pads the vocabulary to what divides.
+    if (!megatron()) divides("tensor", spec_->vocab, "words", out_.tensor);
+  }
+
+  void check_sequence() const {
+    if (!out_.sequence) return;
+    if (out_.tensor == 1)
+      map_.optional("sequence")->fail("'sequence' divides tokens among tensor-parallel ranks; expected tensor above 1");
+    divides("tensor", training_.batch.sequence / out_.context, "tokens of a rank's sequence", out_.tensor);
+  }
+
+  /// Each rank takes a chunk from the front of a sequence and one from its end, so that causal attention is balanced.
+  void check_context() const {
+    if (out_.context == 1) return;
+    if (training_.batch.sequence % (2 * out_.context) != 0)
+      map_.optional("context")->fail(
+          fmt::format("a sequence of {} does not divide into the two chunks a rank that context {} makes; expected a "
+                      "multiple of {}",
+                      training_.batch.sequence, out_.context, 2 * out_.context));
+  }
+
+  void check_expert() const {
+    if (out_.expert == 1) return;
+    const Field field = *map_.optional("expert");
+    if (spec_->experts.count == 0) field.fail("'expert' divides routed experts, which this model does not have");
+    divides("expert", spec_->experts.count, "experts", out_.expert);
+    const std::int64_t ranks = std::int64_t{out_.data} * out_.context;
+    if (ranks % out_.expert != 0)
+      field.fail(
+          fmt::format("experts are divided among the {} data and context ranks, which do not divide by expert {}",
+                      out_.data * out_.context, out_.expert));
+  }
+
+  void check_data() const {
+    if (out_.sharding != Sharding::none && out_.data == 1)
+      map_.optional("sharding")
+          ->fail(fmt::format("sharding '{}' divides among data-parallel ranks; expected data above 1",
+                             sharding_names[static_cast<std::size_t>(out_.sharding)]));
+    if (!out_.distributed_optimizer) return;
+    const Field field = *map_.optional("distributed_optimizer");
+    if (out_.sharding != Sharding::none)
+      field.fail(
+          "'distributed_optimizer' and 'sharding' both say what data-parallel ranks divide; leave one of them out");
+    if (training_.profile.loop != "megatron")
+      field.fail(fmt::format("'distributed_optimizer' is Megatron-LM's; expected loop megatron, not {}",
+                             training_.profile.loop));
+  }
+
+  /// Why what is asked at `key` is not simulated; "" when it is.
+  std::string unsimulated_tensor() const {
+    const std::string& kernels = training_.profile.kernels;
+    if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
+    if (!kernels.starts_with("cuda-") && kernels != "transformer-engine")
+      return fmt::format("kernels {}; with those of CUDA it is", kernels);
+    if (spec_->experts.count > 0) return "routed experts";
+    if (spec_->latent.kv_rank > 0) return "latent attention";
+    if (!spec_->causal) return "encoders";
+    if (training_.lora.rank > 0) return "adapters";
+    if (training_.loss.chunks > 1 || training_.loss.fused) return "a loss in chunks or fused with the head";
+    return "";
+  }
+
+  void refuse_unsimulated() const {
+    if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
+      map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
+    for (const auto& [key, asked] :
+         std::array<std::pair<std::string_view, bool>, 5>{{{"context", out_.context > 1},
+                                                           {"expert", out_.expert > 1},
+                                                           {"distributed_optimizer", out_.distributed_optimizer},
+                                                           {"sharding", out_.sharding != Sharding::none},
+                                                           {"data", out_.data > 1}}})
+      if (asked) {
+        const Field field = *map_.optional(key);
+        field.fail(fmt::format("'{}' {} is not simulated yet", key, field.value->text));
+      }
+  }
+
+  const YamlMap& map_;
+  const TransformerSpec* spec_;
+  const Training& training_;
+  Shards out_;
+};
+
+}  // namespace
+
+Shards read_shards(const YamlMap& map, const TransformerSpec* transformer, const Training& training) {
+  return ShardReader(map, transformer, training).read();
+}
+
+}  // namespace tidemark

@@ -214,6 +214,24 @@ TEST_CASE("offload policy: the level after forward falls and the peak does not w
   CHECK(summary.offload.at_peak == CopiedAtPeak{{}, {}, {}, {}, summary.offload.moved_out});
 }
 
+TEST_CASE("offload policy: the referee sees what comes back before it is out, or not all of it") {
+  const Run good = run(scenario_of(chain, "{kind: offload, layers: \"0-1\", min_size: 0 B}", "1 GB/s"));
+  REQUIRE_FALSE(referee(good.step, good.timeline));
+  Step too_early = good.step;  // In1 runs before In0 does
+  too_early.host[1].out = too_early.host[0].back;
+  Step short_of_one = good.step;
+  short_of_one.host[1].bytes -= Bytes{1};
+  const auto verdict = [&](const Step& step) {
+    const std::optional<Violation> found = referee(step, good.timeline);
+    return found ? std::string(to_string(found->fault)) : "valid";
+  };
+  CHECK(verdict(too_early) == "read_too_early");
+  CHECK(verdict(short_of_one) == "wrong_size");
+  Step unknown = good.step;
+  unknown.host[0].back = 999;
+  CHECK(verdict(unknown) == "unknown");
+}
+
 TEST_CASE("offload policy: what is refused") {
   struct Case {
     std::string name, model, policy, message;

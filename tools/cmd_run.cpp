@@ -92,6 +92,8 @@ int run_command(const RunOptions& options) {
   const std::vector<Export> exports = {
       {"--timeline", options.timeline,
        [&](const TextSink& sink) { write_timeline_csv(result.step, result.timeline, sink); }},
+      {"--host-timeline", options.host_timeline,
+       [&](const TextSink& sink) { write_host_timeline_csv(result.step, result.timeline, sink); }},
       {"--ops", options.ops, [&](const TextSink& sink) { write_ops_csv(result.step, result.timeline, sink); }},
       {"--report", options.report, [&](const TextSink& sink) { write_report(summary, result, others, sink); }},
       {"--trace", options.trace, [&](const TextSink& sink) { write_trace(result.step, result.timeline, sink); }},

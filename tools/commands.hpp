@@ -24,7 +24,7 @@ struct RunOptions {
   std::string stage, rank;        // "" is the scenario's
   std::string budget;
   std::string top = "10";
-  std::string timeline, ops, lifetimes, plan_out, trace, timeline_json, snapshot, report;  // paths
+  std::string timeline, host_timeline, ops, lifetimes, plan_out, trace, timeline_json, snapshot, report;  // paths
   std::vector<std::string> report_with;  // settings, scenarios or timelines laid over the run
   bool json = false;
   std::string chart = "sequence";

@@ -75,6 +75,7 @@ class CommandLine {
     command->add_option("--top", run_.top, "How many tensors to list at the peak")->capture_default_str();
     command->add_flag("--json", run_.json, "Print the summary as JSON");
     command->add_option("--timeline", run_.timeline, "Write each allocation and free as CSV; '-' is stdout");
+    command->add_option("--host-timeline", run_.host_timeline, "Write what copies hold of the host's memory as CSV");
     command->add_option("--ops", run_.ops, "Write each op as CSV; '-' is stdout");
     command->add_option("--report", run_.report, "Write a page for the browser: the tide, who is alive, who holds it");
     command

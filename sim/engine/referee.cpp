@@ -30,6 +30,7 @@ class Referee {
   bool check_reads();
   bool check_peak(const Timeline& timeline);
   bool check_spans(const std::vector<OpSpan>& spans);
+  bool check_host(const std::vector<OpSpan>& spans);
   std::optional<Violation> found() && { return std::move(found_); }
 
  private:
@@ -262,6 +263,22 @@ bool Referee::check_spans(const std::vector<OpSpan>& spans) {
   return walk(spans, true);
 }
 
+/// What comes back from the host has been copied there before, all of it.
+bool Referee::check_host(const std::vector<OpSpan>& spans) {
+  for (const HostBlock& block : step_.host) {
+    if (block.out >= kernels_.size() || (block.back != no_id && block.back >= kernels_.size()))
+      return fail(Fault::unknown, none, no_id, "a copy on the host names an op that is not in the step");
+    const bool returns = block.back != no_id && step_.ops[block.back].stream == Stream::copy_in;
+    if (step_.ops[block.out].moved != block.bytes || (returns && step_.ops[block.back].moved != block.bytes))
+      return fail(Fault::wrong_size, none, block.out, "{} and its copy back do not both move the {} bytes of '{}'",
+                  op(block.out), block.bytes.count, step_.names[block.name]);
+    if (returns && spans[block.back].start < spans[block.out].end)
+      return fail(Fault::read_too_early, none, block.back, "{} brings '{}' back before {} has copied it out",
+                  op(block.back), step_.names[block.name], op(block.out));
+  }
+  return true;
+}
+
 /// Follows the streams through the ops' spans, in host order.
 bool Referee::walk(const std::vector<OpSpan>& spans, bool judge) {
   std::vector<Clocks> ranks(static_cast<std::size_t>(step_.ranks));
@@ -341,7 +358,8 @@ bool Referee::judge_event(const Instruction& at, Nanos due) {
 std::optional<Violation> referee(const Step& step, const Timeline& timeline) {
   Referee referee(step, timeline.events);
   static_cast<void>(referee.read_step() && referee.check_events() && referee.check_end() && referee.check_reads() &&
-                    referee.check_spans(timeline.ops) && referee.check_peak(timeline));
+                    referee.check_spans(timeline.ops) && referee.check_host(timeline.ops) &&
+                    referee.check_peak(timeline));
   return std::move(referee).found();
 }
 

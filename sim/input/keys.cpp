@@ -107,13 +107,25 @@ Block profile_block() {
           }};
 }
 
+/// Of the policy `offload`, and of the block of that name in all others.
+std::vector<Key> offload_keys() {
+  return {{"modules", Type::texts, "all", "What these ops saved, by kind or by a part of their name."},
+          {"layers", Type::ranges, "all", "Blocks it holds for, such as \"0-11\"."},
+          {"min_size", Type::size, "1 KiB", "Smaller storages stay on the device."},
+          {"fraction", Type::number, "1", "Of the bytes that could move, from 0 to 1: those made first."},
+          {"prefetch", Type::integer, "1", "Blocks ahead of its backward that a copy back starts; 0: right before."},
+          {"wait_after", Type::integer, "none",
+           "The device's storage goes when computation waits for the copy, so many blocks later; without it when the "
+           "copy has ended."}};
+}
+
 Block policy_block(std::string_view kind, std::vector<Key> own) {
   std::vector<Key> keys = {
       {"kind",
        Type::choice,
        "",
        "The rule.",
-       {"none", "full", "interval", "sqrt", "sequential", "block", "whole", "selective", "rule", "plan"}}};
+       {"none", "full", "interval", "sqrt", "sequential", "block", "whole", "selective", "rule", "plan", "offload"}}};
   keys.insert(keys.end(), own.begin(), own.end());
   keys.push_back({"schedule",
                   Type::choice,
@@ -133,6 +145,12 @@ Block policy_block(std::string_view kind, std::vector<Key> own) {
                   "How a framework carries a region out; direct: exactly as the plan stands.",
                   {},
                   "checkpointing"});
+  keys.push_back({"offload",
+                  Type::block,
+                  "none",
+                  "What is held for backward lies on the host in between: what blocks saved, or regions' inputs.",
+                  {},
+                  "offload"});
   return {"policy", kind, std::move(keys)};
 }
 
@@ -161,6 +179,8 @@ std::vector<Block> policy_blocks() {
                             {"ffn_max_ratio", Type::number, "0.1", "... below this part of the step's FLOPs."}}),
       policy_block("plan", {{"sequence", Type::text, "none", "A rotor sequence: \"Fc0 Fn1 Fe2 L B2 ...\"."},
                             {"file", Type::path, "none", "A plan file, as --plan-out writes it."}}),
+      policy_block("offload", offload_keys()),
+      {"offload", "", offload_keys()},
   };
 }
 
@@ -322,14 +342,24 @@ std::vector<Block> plan_blocks() {
        {{"steps", Type::steps, "", "What happens, in order, for one micro-batch.", {}, "plan_step"},
         {"boundaries", Type::choice, "release", "As in a policy.", {"release", "hold"}},
         {"checkpointing", Type::block, "direct", "As in a policy.", {}, "checkpointing"},
+        {"copies", Type::block, "all move; free: copied", "How copies are carried out.", {}, "copies"},
         {"warnings", Type::texts, "none", "What the policy that made it had to say."}}},
+      {"copies",
+       "",
+       {{"min_size", Type::size, "0 B", "Smaller storages stay on the device."},
+        {"free",
+         Type::choice,
+         "copied",
+         "When the device's storage goes: when it is copied, or at the copy's copy_wait, without one never.",
+         {"copied", "waited"}}}},
       {"plan_step",
        "",
        {{"op",
          Type::choice,
          "",
          "What is done.",
-         {"forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"}},
+         {"forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in",
+          "copy_wait"}},
         {"layer", Type::text, "", "A block's number, or a layer's name; `loss` needs none."},
         {"ops", Type::texts, "the whole layer", "Names within the layer."},
         {"keep",

@@ -14,8 +14,9 @@
 namespace tidemark {
 namespace {
 
-constexpr std::array<std::string_view, 9> action_names = {
-    "forward", "recompute", "loss", "backward", "drop", "discard_input", "discard_saved", "copy_out", "copy_in"};
+constexpr std::array<std::string_view, 10> action_names = {"forward", "recompute",     "loss",          "backward",
+                                                           "drop",    "discard_input", "discard_saved", "copy_out",
+                                                           "copy_in", "copy_wait"};
 constexpr std::array<std::string_view, 3> keep_names = {"none", "input", "all"};
 constexpr std::array<std::string_view, 4> checkpointing_names = {"direct", "reentrant", "nonreentrant", "offload"};
 constexpr std::int64_t max_plan_bytes = 64 << 20;
@@ -152,6 +153,11 @@ Plan plan_of(const DocPtr& root, const Outline& outline) {
   Plan plan;
   for (const DocPtr& item : steps.value->items) plan.steps.push_back(read_step(item, layers));
   if (const auto how = map.optional("checkpointing")) plan.checkpointing = read_checkpointing(how->value);
+  if (const auto copies = map.optional("copies")) {
+    const YamlMap how(copies->value, block("copies"));
+    plan.copies.min_size = how.get("min_size", size, plan.copies.min_size);
+    plan.copies.free_at_wait = how.get("free", choice, std::string("copied")) == "waited";
+  }
   plan.hold_boundaries = map.get("boundaries", choice, std::string("release")) == "hold";
   plan.warnings = map.get("warnings", texts, std::vector<std::string>{});
   return plan;
@@ -162,6 +168,12 @@ std::string checkpointing_line(const Checkpointing& how) {
   return fmt::format("checkpointing: {{kind: {}, early_stop: {}, preserve_rng: {}{}}}\n",
                      checkpointing_names[static_cast<std::size_t>(how.kind)], how.early_stop, how.preserve_rng,
                      how.offload_parameters ? ", parameters: true" : "");
+}
+
+std::string copies_line(const Copies& how) {
+  if (how == Copies{}) return "";
+  return fmt::format("copies: {{min_size: {} B, free: {}}}\n", how.min_size.count,
+                     how.free_at_wait ? "waited" : "copied");
 }
 
 std::string step_line(const PlanStep& step, const Layers& layers) {
@@ -181,7 +193,7 @@ std::string step_line(const PlanStep& step, const Layers& layers) {
 
 std::string write_plan(const Plan& plan, const Outline& outline) {
   const Layers layers(outline);
-  std::string out = checkpointing_line(plan.checkpointing);
+  std::string out = checkpointing_line(plan.checkpointing) + copies_line(plan.copies);
   if (plan.hold_boundaries) out += "boundaries: hold\n";
   if (!plan.warnings.empty()) out += "warnings:\n";
   for (const std::string& warning : plan.warnings) out += "  - " + written(warning) + "\n";

@@ -79,6 +79,18 @@ void read_plan_policy(const YamlMap& map, PolicyRequest& request) {
   if (file) request.plan_file = path(*file);
 }
 
+Offload offload(const YamlMap& map) {
+  Offload out;
+  out.modules = map.get("modules", texts, out.modules);
+  out.layers = map.get("layers", ranges, out.layers);
+  out.min_size = map.get("min_size", size, out.min_size);
+  out.fraction = map.get("fraction", probability, out.fraction);
+  const auto blocks = [](const Field& field) { return static_cast<int>(whole_number(field, 0, max_blocks)); };
+  out.prefetch = map.get("prefetch", blocks, out.prefetch);
+  if (const auto field = map.optional("wait_after")) out.wait_after = blocks(*field);
+  return out;
+}
+
 void read_schedule(const YamlMap& map, Policy& policy) {
   const auto field = map.optional("schedule");
   if (!field) return;
@@ -105,6 +117,10 @@ PolicyRequest read_policy(const DocPtr& written) {
   PolicyRequest request;
   request.policy.kind = policy_kind(kind, map);
   if (kind == "plan") read_plan_policy(map, request);
+  const auto moved = map.optional("offload");
+  if (moved && kind == "offload") moved->fail("policy offload has the keys of 'offload' itself");
+  if (kind == "offload") request.policy.offload = offload(map);
+  if (moved) request.policy.offload = offload(YamlMap(moved->value, block("offload")));
   read_schedule(map, request.policy);
   request.policy.hold_boundaries = map.get("boundaries", choice, std::string("release")) == "hold";
   if (const auto how = map.optional("checkpointing")) request.policy.checkpointing = read_checkpointing(how->value);

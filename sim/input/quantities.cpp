@@ -127,12 +127,12 @@ Nanos time(const Field& field) {
 
 double flop_rate(const Field& field) {
   const auto parse = [](std::string_view text) { return parse_rate(text, "FLOP/s"); };
-  return parsed(field, parse, "a rate with its unit, such as '312 TFLOP/s'");
+  return parsed(field, parse, "a rate above 0 with its unit, such as '312 TFLOP/s'");
 }
 
 double byte_rate(const Field& field) {
   const auto parse = [](std::string_view text) { return parse_rate(text, "B/s"); };
-  return parsed(field, parse, "a rate with its unit, such as '2039 GB/s'");
+  return parsed(field, parse, "a rate above 0 with its unit, such as '2039 GB/s'");
 }
 
 Decimal fraction(const Field& field) {

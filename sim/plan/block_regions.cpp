@@ -66,27 +66,13 @@ class Finder {
     }
     return out;
   }
-  std::vector<bool> in_range(const policy::Selective& p) const;
-
   const std::size_t blocks_;
 };
-
-std::vector<bool> Finder::in_range(const policy::Selective& p) const {
-  const auto n = static_cast<int>(blocks_);
-  std::vector<bool> out(blocks_, p.layers.empty());
-  for (const auto& [first, last] : p.layers) {
-    if (first < 0 || last < first || last >= n)
-      throw InputError("'layers' must be ranges of the layers 0 to " + std::to_string(n - 1) + ", not " +
-                       std::to_string(first) + "-" + std::to_string(last));
-    std::fill(out.begin() + first, out.begin() + last + 1, true);
-  }
-  return out;
-}
 
 /// A region is of neighbours; a gap in the selection ends it.
 Regions Finder::operator()(const policy::Selective& p) const {
   const std::size_t every = counted("every", p.every), interval = counted("interval", p.interval);
-  const std::vector<bool> chosen = in_range(p);
+  const std::vector<bool> chosen = blocks_in(p.layers, blocks_);
   std::vector<BlockRegion> out;
   std::size_t seen = 0;
   for (std::size_t i = 0; i < blocks_; ++i) {
@@ -101,6 +87,18 @@ Regions Finder::operator()(const policy::Selective& p) const {
 }
 
 }  // namespace
+
+std::vector<bool> blocks_in(const std::vector<std::pair<int, int>>& ranges, std::size_t blocks) {
+  const auto n = static_cast<int>(blocks);
+  std::vector<bool> out(blocks, ranges.empty());
+  for (const auto& [first, last] : ranges) {
+    if (first < 0 || last < first || last >= n)
+      throw InputError("'layers' must be ranges of the layers 0 to " + std::to_string(n - 1) + ", not " +
+                       std::to_string(first) + "-" + std::to_string(last));
+    std::fill(out.begin() + first, out.begin() + last + 1, true);
+  }
+  return out;
+}
 
 std::optional<std::vector<BlockRegion>> block_regions(const PolicyKind& kind, std::size_t blocks) {
   return std::visit(Finder(blocks), kind);

@@ -2,6 +2,7 @@
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/plan/choices.hpp"
+#include "tidemark/plan/offload.hpp"
 #include "tidemark/plan/order.hpp"
 #include "tidemark/plan/policy.hpp"
 #include "tidemark/plan/selection.hpp"
@@ -89,6 +90,7 @@ Plan checked(const Policy& policy, const std::vector<BlockRegion>* regions, cons
   Plan plan = ordered(policy, regions, outline);
   plan.hold_boundaries = plan.hold_boundaries || policy.hold_boundaries;
   if (!std::holds_alternative<policy::Given>(policy.kind)) plan.checkpointing = policy.checkpointing;
+  if (policy.offload) add_copies(*policy.offload, outline, plan);
   check_plan(plan, outline);
   return plan;
 }

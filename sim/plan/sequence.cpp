@@ -19,7 +19,7 @@ struct Letters {
   Keep keep;
 };
 /// A letter sequence stands before any that begins with it.
-constexpr std::array<Letters, 11> alphabet = {{{"Fe", Action::forward, Keep::all},
+constexpr std::array<Letters, 12> alphabet = {{{"Fe", Action::forward, Keep::all},
                                                {"Fc", Action::forward, Keep::input},
                                                {"Fn", Action::forward, Keep::none},
                                                {"B", Action::backward, Keep::all},
@@ -29,7 +29,8 @@ constexpr std::array<Letters, 11> alphabet = {{{"Fe", Action::forward, Keep::all
                                                {"Outx", Action::copy_out, Keep::input},
                                                {"Out", Action::copy_out, Keep::all},
                                                {"Inx", Action::copy_in, Keep::input},
-                                               {"In", Action::copy_in, Keep::all}}};
+                                               {"In", Action::copy_in, Keep::all},
+                                               {"Wait", Action::copy_wait, Keep::all}}};
 
 bool is_loss(const OutlineLayer& layer) { return !layer.is_block && layer.name == "loss"; }
 
@@ -100,7 +101,7 @@ PlanStep Parser::step() {
   if (token_ == "L") return {Action::loss, -1, {}, Keep::all, -1};
   const auto letters = std::ranges::find_if(alphabet, [&](const Letters& l) { return token_.starts_with(l.text); });
   if (letters == alphabet.end())
-    refuse("is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Outx, Inx with a block's number");
+    refuse("is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Outx, Inx, Wait with a block's number");
   std::string_view rest = std::string_view(token_).substr(letters->text.size());
   PlanStep out{letters->action, layer(rest, letters->action), {}, letters->keep, -1};
   if (!rest.empty()) out.ops = ops(rest, out.layer);

@@ -14,6 +14,7 @@ struct OpState {
   bool ran = false;
   bool saved = false;   // its node has what backward needs
   bool cached = false;  // dropped on its own: its results stay, so it need not run again
+  bool away = false;    // saved, but on the host
   bool backward = false;
 };
 
@@ -45,6 +46,7 @@ class Walk {
   void recompute(const PlanStep& step);
   void loss();
   void backward(const PlanStep& step);
+  void copy(const PlanStep& step);
   void give_up_inputs(std::int32_t layer);
   void discard_input(std::int32_t layer);
   void copy_input(const PlanStep& step);
@@ -58,6 +60,8 @@ class Walk {
   std::vector<std::vector<std::int32_t>> reads_;          // by layer: other layers
   std::vector<OutputState> outputs_;                      // by layer
   std::vector<std::int32_t> regions_;                     // by layer: that its forward step names
+  enum class Input : std::uint8_t { read, kept, away };   // kept: for when the layer runs again; away: on the host
+  std::vector<Input> inputs_;                             // by layer
   std::vector<bool> inputs_on_host_;                      // by layer, of a chain
   bool model_input_ = true;                               // of a chain
   bool loss_done_ = false;
@@ -70,6 +74,7 @@ Walk::Walk(const Plan& plan, const Outline& outline)
       reads_(outline.layers.size()),
       outputs_(outline.layers.size()),
       regions_(outline.layers.size(), -1),
+      inputs_(outline.layers.size(), Input::read),
       inputs_on_host_(outline.layers.size(), false) {
   for (const OutlineLayer& layer : outline.layers) {
     ops_.emplace_back(layer.ops.size());
@@ -178,14 +183,17 @@ void Walk::forward(const PlanStep& step) {
   }
   if (step.keep != Keep::all) outputs_[index(step.layer)].plain = true;
   if (step.keep == Keep::none) give_up_inputs(step.layer);
+  if (step.keep == Keep::input) inputs_[index(step.layer)] = Input::kept;
 }
 
 void Walk::recompute(const PlanStep& step) {
   const std::vector<std::int32_t> run = ops_of(step);
   require_inputs(step.layer);
+  if (inputs_[index(step.layer)] == Input::away) refuse("needs its input, which is on the host");
   for (const std::int32_t k : run) {
     OpState& op = ops(step.layer)[index(k)];
     if (!op.ran) refuse("runs again what has not run forward");
+    if (op.away) refuse("runs again what it saved already, which is on the host");
     if (plan_.checkpointing.kind != Checkpointing::Kind::direct && regions_[index(step.layer)] < 0)
       refuse("runs again outside of any region; torch's checkpointing knows regions only");
     if (op.backward) refuse("runs again what has run backward");
@@ -222,6 +230,7 @@ void Walk::backward(const PlanStep& step) {
     for (const OpRef& reader : readers_[index(step.layer)][index(k)])
       if (!ops_[index(reader.layer)][index(reader.op)].backward)
         refuse("runs " + what + " backward before " + name(reader.layer) + ", which reads it");
+    if (op.away) refuse("needs what " + what + " saved, which is on the host");
     if (!op.saved && !op.cached) refuse("needs what " + what + " saved, which was given up and not run again");
     op.backward = true;
     op.saved = false;
@@ -229,6 +238,33 @@ void Walk::backward(const PlanStep& step) {
   if (std::ranges::any_of(ops(step.layer), [](const OpState& op) { return !op.backward; })) return;
   outputs_[index(step.layer)].plain = false;
   for (const std::int32_t read : reads_[index(step.layer)]) outputs_[index(read)].plain = false;
+}
+
+/// Of a layer graph the lowering says the same, of single values. Ops of which nothing is there to move are passed
+/// over, but something must be.
+void Walk::copy(const PlanStep& step) {
+  const std::vector<std::int32_t> moved = ops_of(step);
+  if (outline_.saves_as_one) return;
+  Input& input = inputs_[index(step.layer)];
+  bool any = false;
+  for (const std::int32_t k : moved) {
+    OpState& op = ops(step.layer)[index(k)];
+    if (step.action == Action::copy_out ? !op.saved : !op.away) continue;
+    any = true;
+    if (step.action == Action::copy_wait) continue;
+    op.away = step.action == Action::copy_out;
+    op.saved = !op.away;
+  }
+  const Input from = step.action == Action::copy_out ? Input::kept : Input::away;
+  if (input == from) {
+    any = true;
+    if (step.action != Action::copy_wait) input = from == Input::kept ? Input::away : Input::kept;
+  }
+  // The output itself stays for its readers.
+  if (any && step.action == Action::copy_out) outputs_[index(step.layer)].plain = true;
+  if (any) return;
+  if (step.action == Action::copy_out) refuse("copies out what is not there");
+  refuse(step.action == Action::copy_in ? "brings back what is not on the host" : "waits for what is not copied out");
 }
 
 void Walk::run(const PlanStep& step) {
@@ -254,13 +290,13 @@ void Walk::run(const PlanStep& step) {
       // What is dropped is what backward needs; the output itself stays for its readers.
       if (step.action == Action::drop) outputs_[index(step.layer)].plain = true;
       return;
-    case Action::copy_out:
-    case Action::copy_in:
-      if (step.keep == Keep::input) copy_input(step);
-      return;
     case Action::loss:
     case Action::discard_input:
       return;
+    case Action::copy_out:
+    case Action::copy_in:
+    case Action::copy_wait:
+      return step.keep == Keep::input ? copy_input(step) : copy(step);
   }
 }
 

@@ -20,12 +20,14 @@ OutlineLayer outline_layer(const LayerGraph& graph, std::size_t i, const Outline
   const Flops attention = cost.attention_flops;
   if (attention.count <= 0 || attention >= cost.forward_flops) {
     layer.ops.push_back({layer.name, cost.type, cost.output, cost.forward_flops, cost.layer_activation, inputs});
+    layer.ops.back().saved = {{static_cast<std::int32_t>(i), cost.layer_activation}};
     return layer;
   }
   layer.ops.push_back({"attention", "attention", {}, attention, {}, inputs});
   inputs.push_back({static_cast<std::int32_t>(i), 0});
   layer.ops.push_back({"rest", cost.type == "attention" ? "other" : cost.type, cost.output,
                        cost.forward_flops - attention, cost.layer_activation, inputs});
+  layer.ops.back().saved = {{static_cast<std::int32_t>(i), cost.layer_activation}};
   return layer;
 }
 
@@ -34,6 +36,7 @@ OutlineLayer outline_layer(const LayerGraph& graph, std::size_t i, const Outline
 Outline outline(const LayerGraph& graph) {
   Outline out;
   out.is_chain = graph.is_chain;
+  out.saves_as_one = true;
   out.is_whole_step = graph.is_whole_step;
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     out.layers.push_back(outline_layer(graph, i, out));

@@ -146,6 +146,16 @@ void write_offload(JsonWriter& out, const OffloadFigures& offload) {
   out.member("moved_in_bytes", offload.moved_in);
   out.member("host_peak_bytes", offload.host_peak);
   out.member("copying_ns", offload.copying);
+  out.member("copying_back_ns", offload.copying_back);
+  out.begin_object("at_peak");
+  out.member("to_come_bytes", offload.at_peak.to_come);
+  out.member("on_device_bytes", offload.at_peak.on_device);
+  out.member("on_host_bytes", offload.at_peak.on_host);
+  out.member("back_bytes", offload.at_peak.back);
+  out.member("done_bytes", offload.at_peak.done);
+  out.end_object();
+  out.member("peak_without_bytes", offload.without ? std::optional(offload.without->peak) : std::nullopt);
+  out.member("forward_end_without_bytes", offload.without ? offload.without->forward_end : std::nullopt);
   out.end_object();
 }
 

@@ -274,6 +274,7 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.pipeline = facts.pipeline;
   out.offload = offload_figures(step, timeline, rank);
   out.collectives = collective_figures(step, timeline);
+  out.offload.without = facts.without_copies;
   out.events = timeline.events.size();
   out.ops = static_cast<std::size_t>(
       std::ranges::count_if(timeline.ops, [](const OpSpan& span) { return span.start != OpSpan::never_ran; }));

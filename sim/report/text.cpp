@@ -222,15 +222,53 @@ class Page {
                shortened(style_, holder(tensor, brief), room - name) + "\n";
   }
 
-  /// What a reader of an offload asks: how much of the host, and does it hide?
+  /// What a reader of an offload asks: how much of the host, does it hide, does it lower the peak, and why not?
   void offload() {
     const OffloadFigures& o = s_.offload;
     if (o.copies == 0) return;
-    const Nanos waits = s_.last().time.exposed;
+    const TimeFigures& time = s_.last().time;
     labelled("Offload", fmt::format("{} to the host and {} back, at most {} there; {} of copies, for which computation "
                                     "waits {}",
                                     pretty(o.moved_out), pretty(o.moved_in), pretty(o.host_peak), pretty(o.copying),
-                                    waits.count == 0 ? "nothing: they hide" : pretty(waits)));
+                                    time.exposed.count == 0 ? "nothing: they hide" : pretty(time.exposed)));
+    if (time.exposed.count > 0) labelled("", offload_waits(o, time));
+    if (o.without) labelled("", offload_gain(o));
+  }
+
+  static std::string offload_waits(const OffloadFigures& o, const TimeFigures& time) {
+    const Nanos out = o.copying - o.copying_back, backward = time.recompute + time.backward;
+    const std::string back =
+        fmt::format("copies back take {}, what runs beside them {}", pretty(o.copying_back), pretty(backward));
+    if (o.copying_back > backward) return "the link is too slow to hide them: " + back;
+    if (out > time.forward)
+      return fmt::format("the link is too slow to hide them: copies out take {}, forward {}", pretty(out),
+                         pretty(time.forward));
+    return back + ": they are asked for late or wait for copies out that still run";
+  }
+
+  std::string offload_gain(const OffloadFigures& o) const {
+    const Moment& peak = s_.peak().peak;
+    const auto change = [](Bytes without, Bytes with) {
+      const Bytes gain = without - with;
+      return gain.count == 0 ? std::string("stays")
+                             : fmt::format("{} by {}", gain.count > 0 ? "falls" : "rises", pretty(magnitude(gain)));
+    };
+    std::string out;
+    const std::optional<Bytes> level = s_.last().forward_end;
+    if (o.without->forward_end && level)
+      out = fmt::format("the level after forward {}, ", change(*o.without->forward_end, *level));
+    out += fmt::format("the peak {}: in {} ", change(o.without->peak, peak.bytes), moment_text(peak));
+    std::string parts;
+    const auto part = [&](Bytes bytes, std::string_view where) {
+      if (bytes.count == 0) return;
+      parts += (parts.empty() ? "" : ", ") + pretty(bytes) + " of it " + std::string(where);
+    };
+    part(o.at_peak.on_host, "is on the host");
+    part(o.at_peak.on_device, "has not left the device");
+    part(o.at_peak.back, "is back");
+    part(o.at_peak.done, "has been used and is gone");
+    part(o.at_peak.to_come, "is not made yet");
+    return out + parts;
   }
 
   void collectives() {

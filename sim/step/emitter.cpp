@@ -34,8 +34,12 @@ StorageId Emitter::alloc(std::string_view name, Bytes bytes, Category category, 
 
 void Emitter::release(StorageId id, Stream stream) {
   check(holds_[id] > 0, "a storage is released more often than it is held");
-  if (--holds_[id] == 0 && step_.storages[id].bytes.count > 0)
-    step_.instructions.push_back({Do::free, stream, op_, id});
+  if (--holds_[id] > 0) return;
+  if (const auto use = uses_.find(id); use != uses_.end()) {
+    if (stream == Stream::compute) stream = use->second.stream;
+    uses_.erase(use);
+  }
+  if (step_.storages[id].bytes.count > 0) step_.instructions.push_back({Do::free, stream, op_, id});
 }
 
 void Emitter::copy_and_wait(const std::vector<StorageId>& touched) {
@@ -49,6 +53,10 @@ void Emitter::run(Do what, const std::vector<StorageId>& touched) {
   for (const StorageId id : touched)
     if (step_.storages[id].bytes.count > 0) step_.reads.push_back(id);
   op.read_end = static_cast<std::uint32_t>(step_.reads.size());
+  if (!uses_.empty())
+    for (const StorageId id : touched)
+      if (const auto use = uses_.find(id); use != uses_.end() && use->second.writes && use->second.stream != op.stream)
+        wait(use->second.until, op.stream);
   step_.instructions.push_back({what, op.stream, op_, op_});
 }
 
@@ -57,6 +65,9 @@ std::uint32_t Emitter::record(Stream stream) {
   return step_.events++;
 }
 
-void Emitter::wait(std::uint32_t event, Stream stream) { step_.instructions.push_back({Do::wait, stream, op_, event}); }
+void Emitter::wait(std::uint32_t event, Stream stream) {
+  step_.instructions.push_back({Do::wait, stream, op_, event});
+  if (stream == Stream::compute) std::erase_if(uses_, [&](const auto& use) { return use.second.until == event; });
+}
 
 }  // namespace tidemark

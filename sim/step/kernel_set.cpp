@@ -82,12 +82,14 @@ Outline outline(const Program& program, const KernelSet& kernels) {
       const auto i = static_cast<std::size_t>(saved.index);
       if (saved.of == Saved::Of::temp) {
         row.saved_bytes += kernel.temps[i].bytes;
+        row.saved.push_back({-1, kernel.temps[i].bytes});
         continue;
       }
       const Tensor& tensor = at(program, saved.of == Saved::Of::input ? op.inputs[i] : op.outputs[i]);
       if (tensor.category == Category::parameter || tensor.category == Category::input) continue;
-      if (counted.emplace(op.layer, tensor.storage).second)
-        row.saved_bytes += program.storages[static_cast<std::size_t>(tensor.storage)].bytes;
+      const OutlineSaved held{tensor.storage, program.storages[static_cast<std::size_t>(tensor.storage)].bytes};
+      if (counted.emplace(op.layer, tensor.storage).second) row.saved_bytes += held.bytes;
+      if (std::ranges::find(row.saved, held) == row.saved.end()) row.saved.push_back(held);
     }
     layer.saved_bytes += row.saved_bytes;
     for (const TensorId id : op.inputs) {

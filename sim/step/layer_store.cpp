@@ -129,11 +129,19 @@ void LayerStore::free_unheld(std::int32_t v) {
   value.plain_lost_by = acting_;
 }
 
-void LayerStore::free_saved(std::int32_t layer, Stream stream) {
+void LayerStore::free_saved(std::int32_t layer) { emit_.release(take_saved(layer)); }
+
+StorageId LayerStore::take_saved(std::int32_t layer) {
   Value& value = at(layer + 1);
-  emit_.release(std::exchange(value.saved, no_id), stream);
   value.saved_lost_by = acting_;
   if (value.plain == no_id) value.plain_lost_by = acting_;
+  return std::exchange(value.saved, no_id);
+}
+
+StorageId LayerStore::take_plain(std::int32_t v) {
+  at(v).plain_lost_by = acting_;
+  at(v).holders.clear();
+  return std::exchange(at(v).plain, no_id);
 }
 
 void LayerStore::free_gradient(std::int32_t v) { emit_.release(std::exchange(at(v).gradient, no_id)); }

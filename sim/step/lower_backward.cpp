@@ -40,6 +40,7 @@ void ProgramLowering::emit_backward(const Turn& turn) {
   const auto k = static_cast<std::size_t>(turn.op);
   const ProgramOp& op = op_at(k);
   const Kernel& kernel = kernels_[k];
+  check_is_here(k, true);
   std::vector<GradientId> incoming = take_incoming(op);
   if (incoming.empty() || kernel.gradients.empty()) {
     release_incoming(incoming);
@@ -178,10 +179,11 @@ std::vector<StorageId> ProgramLowering::unpack_offloaded(std::size_t k) {
 /// The same where the first copy is on the host.
 std::vector<StorageId> ProgramLowering::fetch_from_host(std::size_t k) {
   std::vector<StorageId> copies;
-  for (const std::size_t i : std::exchange(nodes_[k].on_host, {})) {
+  for (const auto& [i, block] : std::exchange(nodes_[k].on_host, {})) {
     begin_copy(op_at(k), Stream::copy_in, copy_of_saved(k, i), ".to_device");
     copies.push_back(unpacked_copy(k, i));
     emit_.copy_and_wait({copies.back()});
+    step_.host[block].back = static_cast<OpId>(step_.ops.size() - 1);
   }
   return copies;
 }

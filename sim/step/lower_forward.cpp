@@ -34,6 +34,7 @@ void ProgramLowering::emit_run(const Turn& turn) {
   const auto k = static_cast<std::size_t>(turn.op);
   const ProgramOp& op = op_at(k);
   const Kernel& kernel = kernels_[k];
+  if (turn.phase == Phase::recompute) check_is_here(k, false);
   // A view makes no op: what dies at it belongs to the op before.
   if (!kernel.forward.empty()) open_next(k, kernel.forward, 0, turn.phase);
   bind_aliases(op);
@@ -249,7 +250,7 @@ void ProgramLowering::save_one(std::size_t k, std::size_t i, StorageId id) {
       node.saved[i] = emit_.alloc(copy.name + ".offloaded", copy.bytes, Category::activation, op_at(k).layer);
     } else {
       emit_.hold(id);
-      node.on_host.push_back(i);
+      node.on_host.emplace_back(i, step_.host.size() + leaving_.size());
       leaving_.push_back({id, copy});
     }
     return;
@@ -265,6 +266,7 @@ void ProgramLowering::send_to_host(const ProgramOp& op) {
     begin_copy(op, Stream::copy_out, copy, ".to_host");
     emit_.copy_and_wait({id});
     emit_.release(id);
+    step_.host.push_back({step_.names.id(copy.name), copy.bytes, static_cast<OpId>(step_.ops.size() - 1), no_id});
   }
   leaving_.clear();
 }

@@ -28,6 +28,8 @@ class LayerWalk {
   void run(int steps);
 
  private:
+  static constexpr std::size_t not_there = static_cast<std::size_t>(-1);
+
   const LayerCost& cost(std::int32_t layer) const { return graph_.layers[static_cast<std::size_t>(layer)]; }
   const std::vector<std::int32_t>& inputs(std::int32_t layer) const {
     return counts_.inputs[static_cast<std::size_t>(layer)];
@@ -54,11 +56,22 @@ class LayerWalk {
   void drop(const PlanStep& step);
   void discard_input(std::int32_t layer);
   void discard_saved(std::int32_t layer);
+
+  /// What a copy out took: what the layer saved, or an input that it kept.
+  struct Moved {
+    std::int32_t value = -1;  // the input's; -1: what the layer saved
+    std::uint32_t copied = 0;
+    std::size_t block = 0;     // Step::host
+    StorageId device = no_id;  // still held, until somebody waits for the copy
+  };
   void begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes);
   void copy_input(const PlanStep& step);
   void copy_out(const PlanStep& step);
-  void wait_for_arrival(StorageId id, Stream stream);
+  void move_out(const PlanStep& step, std::int32_t value);
   void copy_in(const PlanStep& step);
+  void bring_back(const PlanStep& step, const Moved& moved);
+  void copy_wait(const PlanStep& step);
+  std::vector<Moved>& moved_by(const PlanStep& step, std::string_view kind, std::string_view fault);
   void check_backward_order(std::int32_t layer, const std::string& name) const;
 
   const LayerGraph& graph_;
@@ -73,12 +86,11 @@ class LayerWalk {
   std::int16_t step_ = 0;
   bool step_has_ops_ = false;
   bool loss_done_ = false;
-  std::vector<bool> backward_done_;                                // by layer
-  std::vector<LayerPart> backward_so_far_;                         // by layer: `whole` when none of its parts has come
-  std::vector<std::optional<std::uint32_t>> moved_out_;            // by layer: when its copy to the host has ended
-  std::vector<bool> inputs_on_host_;                               // by layer
-  std::vector<std::pair<StorageId, std::uint32_t>> on_their_way_;  // back: read only after the event
-  std::vector<std::int32_t> made_in_;                              // by value: the region whose run made it; -1 is none
+  std::vector<bool> backward_done_;                           // by layer
+  std::vector<LayerPart> backward_so_far_;                    // by layer: `whole` when none of its parts has come
+  std::vector<std::optional<std::vector<Moved>>> moved_out_;  // by layer: what is on the host
+  std::vector<std::size_t> inputs_on_host_;                   // by layer: Step::host; not_there without a copy
+  std::vector<std::int32_t> made_in_;                         // by value: the region whose run made it; -1 is none
 };
 
 void LayerWalk::run(int steps) {
@@ -94,7 +106,7 @@ void LayerWalk::run(int steps) {
     backward_so_far_.assign(graph_.layers.size(), LayerPart::whole);
     made_in_.assign(graph_.layers.size() + 1, -1);
     moved_out_.assign(graph_.layers.size(), std::nullopt);
-    inputs_on_host_.assign(graph_.layers.size(), false);
+    inputs_on_host_.assign(graph_.layers.size(), not_there);
     for (position_ = 0; position_ < plan_.steps.size(); ++position_) {
       try {
         plan_step(plan_.steps[position_]);
@@ -135,6 +147,8 @@ void LayerWalk::plan_step(const PlanStep& step) {
       return step.keep == Keep::input ? copy_input(step) : copy_out(step);
     case Action::copy_in:
       return step.keep == Keep::input ? copy_input(step) : copy_in(step);
+    case Action::copy_wait:
+      return copy_wait(step);
   }
 }
 
@@ -205,7 +219,6 @@ void LayerWalk::begin(const std::string& name, std::int32_t layer, Phase phase, 
 void LayerWalk::compute(std::vector<StorageId> touched, std::string_view workspace, std::int32_t layer, Bytes bytes) {
   const StorageId id = emit_.alloc(workspace, bytes, Category::workspace, layer);
   touched.push_back(id);
-  for (const StorageId read : touched) wait_for_arrival(read, Stream::compute);
   emit_.compute(touched);
   emit_.release(id);
 }
@@ -329,13 +342,6 @@ void LayerWalk::discard_saved(std::int32_t layer) {
   store_.free_saved(layer);
 }
 
-void LayerWalk::wait_for_arrival(StorageId id, Stream stream) {
-  std::erase_if(on_their_way_, [&](const auto& copy) {
-    if (copy.first == id) emit_.wait(copy.second, stream);
-    return copy.first == id;
-  });
-}
-
 void LayerWalk::begin_copy(const PlanStep& step, std::string_view kind, Stream stream, Bytes bytes) {
   const std::string name = op_name(kind, step.layer);
   if (part(step) != LayerPart::whole)
@@ -354,39 +360,102 @@ void LayerWalk::copy_input(const PlanStep& step) {
   const bool out = step.action == Action::copy_out;
   const std::string name = op_name(out ? "Outx" : "Inx", step.layer);
   if (!graph_.is_chain) throw InputError(name + " copies an input, which has a meaning for chains only");
-  if (!out && !inputs_on_host_[static_cast<std::size_t>(value)])
+  std::size_t& block = inputs_on_host_[static_cast<std::size_t>(value)];
+  if (!out && block == not_there)
     throw InputError(name + " brings back what is not on the host; expected " + op_name("Outx", step.layer) +
                      " before it");
   begin_copy(step, out ? "Outx" : "Inx", out ? Stream::copy_out : Stream::copy_in,
              counts_.plain[static_cast<std::size_t>(value)]);
   const StorageId id = out ? store_.read(value, name) : store_.make_plain(value, holders_of(value), name);
-  wait_for_arrival(id, Stream::copy_out);
   emit_.copy_and_wait({id});
-  inputs_on_host_[static_cast<std::size_t>(value)] = true;
+  const auto op = static_cast<OpId>(emit_.step().ops.size() - 1);
+  if (!out) {
+    emit_.step().host[block].back = op;
+    return;
+  }
+  block = emit_.step().host.size();
+  const StepStorage& storage = emit_.step().storages[id];
+  emit_.step().host.push_back({storage.name, storage.bytes, op, no_id});
 }
 
-/// What a layer saved goes to the host, its output with it; the device's storage is free when the copy has ended (M9).
+/// What a layer saved goes to the host, its output with it; of one that runs again, the inputs that it alone will read.
+/// The model's own input is the batch, and stays.
 void LayerWalk::copy_out(const PlanStep& step) {
-  begin_copy(step, "Out", Stream::copy_out, counts_.saved[static_cast<std::size_t>(step.layer)]);
-  const StorageId saved = store_.read_saved(step.layer, op_name("Out", step.layer));
-  wait_for_arrival(saved, Stream::copy_out);
-  emit_.copy({saved});
-  moved_out_[static_cast<std::size_t>(step.layer)] = emit_.record(Stream::copy_out);
-  store_.free_saved(step.layer, Stream::copy_out);
+  const std::string name = op_name("Out", step.layer);
+  std::vector<std::int32_t> kept;
+  for (const std::int32_t value : inputs(step.layer))
+    if (value > 0 && store_.is_only_for(step.layer, value)) kept.push_back(value);
+  if (store_.has_saved(step.layer)) kept.clear();
+  if (kept.empty()) store_.read_saved(step.layer, name);
+  moved_out_[static_cast<std::size_t>(step.layer)].emplace();
+  if (kept.empty()) return move_out(step, -1);
+  for (const std::int32_t value : kept) move_out(step, value);
 }
 
-/// Comes back into a storage of its own, made when the host asks for it: how long before it is read is the prefetch.
-void LayerWalk::copy_in(const PlanStep& step) {
-  std::optional<std::uint32_t>& moved = moved_out_[static_cast<std::size_t>(step.layer)];
+/// The device's storage is free when the copy has ended (M9), or when computation has waited for that.
+void LayerWalk::move_out(const PlanStep& step, std::int32_t value) {
+  const std::string name = op_name("Out", step.layer);
+  const StorageId id = value < 0 ? store_.read_saved(step.layer, name) : store_.read(value, name);
+  const StepStorage storage = emit_.step().storages[id];
+  if (storage.bytes < plan_.copies.min_size) return;
+  begin_copy(step, "Out", Stream::copy_out, storage.bytes);
+  if (value < 0)
+    store_.take_saved(step.layer);
+  else
+    store_.take_plain(value);
+  emit_.copy({id});
+  Moved moved{value, emit_.record(Stream::copy_out), emit_.step().host.size(), no_id};
+  emit_.step().host.push_back({storage.name, storage.bytes, static_cast<OpId>(emit_.step().ops.size() - 1), no_id});
+  emit_.read_until(id, Stream::copy_out, moved.copied);
+  if (plan_.copies.free_at_wait)
+    moved.device = id;
+  else
+    emit_.release(id);
+  moved_out_[static_cast<std::size_t>(step.layer)]->push_back(moved);
+}
+
+std::vector<LayerWalk::Moved>& LayerWalk::moved_by(const PlanStep& step, std::string_view kind,
+                                                   std::string_view fault) {
+  auto& moved = moved_out_[static_cast<std::size_t>(step.layer)];
   if (!moved)
-    throw InputError(op_name("In", step.layer) + " brings back what is not on the host; expected " +
-                     op_name("Out", step.layer) + " before it");
-  begin_copy(step, "In", Stream::copy_in, counts_.saved[static_cast<std::size_t>(step.layer)]);
-  const StorageId saved = store_.make_saved(step.layer, op_name("In", step.layer));
-  emit_.wait(*moved, Stream::copy_in);
-  emit_.copy({saved});
-  on_their_way_.emplace_back(saved, emit_.record(Stream::copy_in));
-  moved.reset();
+    throw InputError(op_name(kind, step.layer) + std::string(fault) + "; expected " + op_name("Out", step.layer) +
+                     " before it");
+  return *moved;
+}
+
+void LayerWalk::copy_wait(const PlanStep& step) {
+  for (Moved& moved : moved_by(step, "Wait", " waits for what is not copied out")) {
+    if (moved.device == no_id) continue;
+    emit_.wait(moved.copied, Stream::compute);
+    emit_.release(std::exchange(moved.device, no_id));
+  }
+}
+
+void LayerWalk::copy_in(const PlanStep& step) {
+  for (const Moved& moved : moved_by(step, "In", " brings back what is not on the host")) bring_back(step, moved);
+  moved_out_[static_cast<std::size_t>(step.layer)].reset();
+}
+
+/// Into a storage of its own, made when the host asks for it: how long before it is read is the prefetch. What nobody
+/// has waited for is still on the device.
+void LayerWalk::bring_back(const PlanStep& step, const Moved& moved) {
+  const std::string name = op_name("In", step.layer);
+  HostBlock& block = emit_.step().host[moved.block];
+  if (moved.device != no_id) {
+    if (moved.value < 0)
+      store_.put_saved(step.layer, moved.device);
+    else
+      store_.put_plain(moved.value, moved.device, step.layer);
+    block.back = static_cast<OpId>(emit_.step().ops.size() - 1);
+    return;
+  }
+  begin_copy(step, "In", Stream::copy_in, block.bytes);
+  const StorageId id =
+      moved.value < 0 ? store_.make_saved(step.layer, name) : store_.make_plain(moved.value, {step.layer}, name);
+  emit_.wait(moved.copied, Stream::copy_in);
+  emit_.copy({id});
+  emit_.written_at(id, Stream::copy_in, emit_.record(Stream::copy_in));
+  block.back = static_cast<OpId>(emit_.step().ops.size() - 1);
 }
 
 }  // namespace

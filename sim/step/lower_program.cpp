@@ -17,11 +17,15 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       kernels_(all_kernels()),
       schedule_(schedule(program, plan, kernels_, runtime_.stops_early)),
       checkpointing_(plan.checkpointing),
+      copies_(plan.copies),
       hold_boundaries_(plan.hold_boundaries),
       host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
       optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile)) {
+  if (host_is_device_ && !schedule_.copies.empty())
+    throw InputError("kernels " + training.profile.kernels +
+                     " run where the host's memory is the device's; expected a plan without copies");
   step_.warnings = plan.warnings;
   warn_of_missing_rules();
   release_rank_.assign(program.tensors.size(), program.tensors.size());
@@ -92,6 +96,7 @@ void ProgramLowering::emit_static() {
   for (const TensorId t : program_.inputs) is_leaf_[static_cast<std::size_t>(t)] = true;
   leaf_buffers_.assign(program_.storages.size(), no_gradient);
   nodes_.resize(program_.ops.size());
+  away_.resize(program_.ops.size());
   find_active_ops();
   if (gathers_units(training_.shards)) {
     units_.emplace(UnitContext{program_, training_, schedule_, emit_, gradients_, values_, reentrant()});
@@ -250,6 +255,7 @@ void ProgramLowering::emit_micro_batch() {
   bool in_backward = false;
   if (units_) units_->begin_micro_batch(step_number_, micro_batch_);
   for (std::size_t i = 0; i < turns.size(); ++i) {
+    emit_copies_before(i);
     const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
     begin_part(again ? StepPart::What::backward : StepPart::What::forward,
                op_at(static_cast<std::size_t>(turns[i].op)).layer);
@@ -268,6 +274,7 @@ void ProgramLowering::emit_micro_batch() {
   }
   end_backward();
   if (!weight_products_.empty()) emit_weights();
+  end_copies();
 }
 
 void ProgramLowering::emit_turn(const Turn& turn) {
@@ -283,6 +290,8 @@ void ProgramLowering::emit_turn(const Turn& turn) {
       emit_backward(turn);
       for (const StorageId id : std::exchange(nodes_[static_cast<std::size_t>(turn.op)].results, {})) emit_.release(id);
       return;
+    case Turn::What::copy:
+      break;  // stands between turns: emit_copies_before
   }
 }
 

@@ -65,6 +65,7 @@ void ProgramLowering::begin_recompute(std::int32_t r) {
     if (value(t) == none) {
       const auto i = static_cast<std::size_t>(std::ranges::find(region(r).inputs, t) - region(r).inputs.begin());
       value(t) = state.inputs[i];
+      check(value(t) != none, "a region runs again while its input is on the host");
       emit_.hold(value(t));
     }
   if (!reentrant()) return;

@@ -4,9 +4,11 @@
 /// that saved it, the checkpointed region whose input it is. Internal to the lowering of Programs.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tidemark/step/emitter.hpp"
@@ -38,10 +40,10 @@ class ProgramLowering {
   /// recomputation or a cached op's look-up fills it in.
   struct Node {
     std::vector<StorageId> saved;
-    StorageId number = none;           // a wrapped number that hooks did not see
-    bool recomputed = false;           // filled by a recomputation through saved-tensor hooks
-    std::vector<StorageId> results;    // of the module that begins here, held until this node has run
-    std::vector<std::size_t> on_host;  // those of its saved tensors that offload hooks copied to the host
+    StorageId number = none;         // a wrapped number that hooks did not see
+    bool recomputed = false;         // filled by a recomputation through saved-tensor hooks
+    std::vector<StorageId> results;  // of the module that begins here, held until this node has run
+    std::vector<std::pair<std::size_t, std::size_t>> on_host;  // saved tensors that offload hooks copied, to Step::host
   };
 
   /// What offload hooks copy: the tensor that a node sees.
@@ -52,6 +54,27 @@ class ProgramLowering {
   struct Leaving {
     StorageId id = none;
     SavedCopy copy;
+  };
+
+  /// What the plan copied to the host: one for each storage.
+  struct HostCopy {
+    StorageId device = none;  // while nobody has waited for the copy (Copies::free_at_wait): still held here
+    StorageId back = none;    // the storage it last came back to
+    std::uint32_t copied = 0;
+    std::size_t block = 0;   // Step::host
+    std::size_t owners = 0;  // those that have not asked for it back
+  };
+  /// Who held it: a node's saved slot, the name of a tensor, or a region its input.
+  struct Away {
+    enum class From : std::uint8_t { node, name, region } from = From::node;
+    std::int32_t owner = -1;  // op, tensor, region
+    std::size_t slot = 0;     // of the node or the region
+    std::size_t copy = 0;
+  };
+  /// One storage and those who let go of it.
+  struct Departure {
+    StorageId id = none;
+    std::vector<std::pair<std::size_t, Away>> holders;  // by the op whose copy in brings it back
   };
 
   /// What the framework holds for a checkpointed region.
@@ -182,6 +205,17 @@ class ProgramLowering {
   void release_frame(std::int32_t r);
   void unwind(std::int32_t r);
 
+  // ---- the plan's copies (lower_copies.cpp)
+  void emit_copies_before(std::size_t turn_index);
+  void copy_out(const CopyTurn& copy);
+  void copy_in(const CopyTurn& copy);
+  void copy_wait(const CopyTurn& copy);
+  std::vector<Departure> departures(const CopyTurn& copy);
+  void bring_back(HostCopy& copy, const ProgramOp& op);
+  StorageId& slot_of(const Away& away);
+  void check_is_here(std::size_t k, bool backward) const;
+  void end_copies();
+
   // ---- small things
   const Tensor& tensor(TensorId t) const { return program_.tensors[static_cast<std::size_t>(t)]; }
   const ProgramOp& op_at(std::size_t k) const { return program_.ops[k]; }
@@ -209,6 +243,7 @@ class ProgramLowering {
   std::vector<Kernel> kernels_;
   Schedule schedule_;
   Checkpointing checkpointing_;
+  Copies copies_;
   bool hold_boundaries_ = false;
   bool host_is_device_ = false;  // a CPU's profile: what offload hooks copy stays in the memory that is counted
   Step step_;
@@ -235,6 +270,10 @@ class ProgramLowering {
   std::vector<StorageId> held_boundaries_;
   std::vector<StorageId> reports_;  // what the loop keeps of the losses until the step returns
   std::vector<Leaving> leaving_;    // saved by the op that runs, on their way to the host
+  std::size_t next_copy_ = 0;       // of the schedule's
+  std::vector<HostCopy> host_copies_;
+  std::map<StorageId, std::size_t> copy_of_;  // by the storage it was made of
+  std::vector<std::vector<Away>> away_;       // by op
   std::vector<OptimizerParameter> optimizer_parameters_;
   std::vector<TensorId> parameter_tensors_;
   std::vector<FlatParameters> flat_;            // of each data type of parameters, where replicas divide their states

@@ -54,7 +54,8 @@ class Expansion {
         region_(program.ops.size(), -1) {
     result.offloaded.assign(program.ops.size(), false);
     for (const PlanStep& step : plan.steps) expand(step);
-    for (Turn& turn : result.turns) turn.region = region_[static_cast<std::size_t>(turn.op)];
+    for (Turn& turn : result.turns)
+      if (turn.what != Turn::What::copy) turn.region = region_[static_cast<std::size_t>(turn.op)];
     decide_saves();
   }
 
@@ -89,8 +90,15 @@ class Expansion {
       case Action::backward:
         for (std::size_t i = ops.size(); i-- > 0;) push(Turn::What::backward, ops[i], Phase::backward);
         break;
-      default:
-        throw InputError("a plan for a program cannot hold discards or copies");
+      case Action::copy_out:
+      case Action::copy_in:
+      case Action::copy_wait:
+        push(Turn::What::copy, static_cast<OpIndex>(result.copies.size()), Phase::offload);
+        result.copies.push_back({step.action, 0, ops, {}});
+        break;
+      case Action::discard_input:
+      case Action::discard_saved:
+        throw InputError("a plan for a program cannot hold discards");
     }
   }
 
@@ -132,6 +140,7 @@ class Expansion {
     std::vector<int> runs(n, 0), backwards(n, 0);
     std::vector<Turn*> last(n, nullptr);
     for (Turn& turn : result.turns) {
+      if (turn.what == Turn::What::copy) continue;
       const auto k = static_cast<std::size_t>(turn.op);
       if (turn.what == Turn::What::backward) {
         ++backwards[k];
@@ -204,6 +213,69 @@ void place_regions(Schedule& schedule, const std::vector<Kernel>& kernels, bool 
   schedule.turns = std::move(out);
 }
 
+/// From among the turns to between them.
+void take_copies_out(Schedule& schedule) {
+  std::size_t next = 0;
+  std::vector<CopyTurn> copies;
+  for (const Turn& turn : schedule.turns) {
+    if (turn.what != Turn::What::copy) {
+      schedule.turns[next++] = turn;
+      continue;
+    }
+    copies.push_back(std::move(schedule.copies[static_cast<std::size_t>(turn.op)]));
+    copies.back().before = next;
+  }
+  schedule.turns.resize(next);
+  schedule.copies = std::move(copies);
+}
+
+/// The tensors that a turn reads by name; what it makes is apart.
+std::vector<TensorId> named_reads(const Schedule& schedule, const Turn& turn, const Program& program,
+                                  const std::vector<Kernel>& kernels) {
+  const auto k = static_cast<std::size_t>(turn.op);
+  if (turn.what == Turn::What::run) return program.ops[k].inputs;
+  std::vector<TensorId> out;
+  if (turn.what == Turn::What::backward && !schedule.cached[k]) return out;
+  for (const Saved& saved : kernels[k].saved)
+    if (saved.of == Saved::Of::input) out.push_back(program.ops[k].inputs[static_cast<std::size_t>(saved.index)]);
+  return out;
+}
+
+/// What a copy out can take besides what nodes saved: versions of tensors that nobody but its own ops will read, and
+/// those only when they run again.
+void find_movable_values(Schedule& out, const Program& program, const std::vector<Kernel>& kernels) {
+  std::vector<std::vector<OpIndex>> readers(program.tensors.size());  // of the current version, later on
+  std::vector<bool> in_forward(program.tensors.size(), false);        // one of them is
+  std::size_t copy = out.copies.size();
+  for (std::size_t i = out.turns.size() + 1; i-- > 0;) {
+    if (i < out.turns.size()) {
+      const Turn& turn = out.turns[i];
+      const bool again = turn.phase == Phase::recompute || turn.what == Turn::What::backward;
+      if (turn.what == Turn::What::run || turn.what == Turn::What::take)
+        for (const TensorId t : program.ops[static_cast<std::size_t>(turn.op)].outputs) {
+          readers[static_cast<std::size_t>(t)].clear();
+          in_forward[static_cast<std::size_t>(t)] = false;
+        }
+      for (const TensorId t : named_reads(out, turn, program, kernels)) {
+        readers[static_cast<std::size_t>(t)].push_back(turn.op);
+        if (!again) in_forward[static_cast<std::size_t>(t)] = true;
+      }
+    }
+    for (; copy > 0 && out.copies[copy - 1].before == i; --copy) {
+      CopyTurn& here = out.copies[copy - 1];
+      if (here.action != Action::copy_out) continue;
+      for (const OpIndex k : here.ops)
+        for (const TensorId t : program.ops[static_cast<std::size_t>(k)].inputs) {
+          const auto& later = readers[static_cast<std::size_t>(t)];
+          const bool own =
+              !later.empty() && !in_forward[static_cast<std::size_t>(t)] &&
+              std::ranges::all_of(later, [&](OpIndex r) { return std::ranges::binary_search(here.ops, r); });
+          if (own && std::ranges::find(here.values, t) == here.values.end()) here.values.push_back(t);
+        }
+    }
+  }
+}
+
 void find_last_reads(Schedule& out, const Program& program, const std::vector<Kernel>& kernels) {
   // Backwards over the turns: the first read met is the last one of the version.
   std::vector<bool> read_later(program.tensors.size(), false);
@@ -223,12 +295,7 @@ void find_last_reads(Schedule& out, const Program& program, const std::vector<Ke
         read_later[static_cast<std::size_t>(t)] = false;
       }
     }
-    if (turn.what == Turn::What::run) {
-      for (const TensorId t : op.inputs) read(t);
-    } else if (turn.what != Turn::What::backward || out.cached[k]) {
-      for (const Saved& saved : kernels[k].saved)
-        if (saved.of == Saved::Of::input) read(op.inputs[static_cast<std::size_t>(saved.index)]);
-    }
+    for (const TensorId t : named_reads(out, turn, program, kernels)) read(t);
   }
 }
 
@@ -270,12 +337,14 @@ Schedule schedule(const Program& program, const Plan& plan, const std::vector<Ke
   const bool reentrant = plan.checkpointing.kind == Checkpointing::Kind::reentrant;
   const bool early = !reentrant && stops_early && plan.checkpointing.early_stop;
   if (plan.checkpointing.kind != Checkpointing::Kind::direct) place_regions(out, kernels, reentrant, early);
+  take_copies_out(out);
   find_regions(out, program, kernels);
   for (const Turn& turn : out.turns)
     if (is_recompute(turn) && turn.region >= 0)
       out.regions[static_cast<std::size_t>(turn.region)].last_recomputed = turn.op;
   for (Region& region : out.regions) region.stops_early = early && region.saved_tensors > 0;
   find_last_reads(out, program, kernels);
+  if (!out.copies.empty()) find_movable_values(out, program, kernels);
   return out;
 }
 

@@ -38,7 +38,7 @@ bool counts_ops(const std::vector<std::string>& patterns) {
 
 /// Kinds whose blocks all choose alike, in regions that stand one after the other.
 bool is_composable(const Policy& policy) {
-  if (policy.hold_boundaries || !policy.nested.empty()) return false;
+  if (policy.hold_boundaries || !policy.nested.empty() || policy.offload) return false;
   const auto* selective = std::get_if<policy::Selective>(&policy.kind);
   if (selective == nullptr) return true;
   const bool chooses = !selective->recompute.empty() || !selective->keep.empty();

@@ -20,6 +20,17 @@ bool moves(const Plan& plan) {
   return std::ranges::any_of(plan.steps, [](const PlanStep& step) { return step.action == Action::copy_out; });
 }
 
+/// The same plan with its copies left out, hooks' too.
+WithoutCopies without_copies(const Scenario& scenario, Plan plan) {
+  std::erase_if(plan.steps, [](const PlanStep& step) {
+    return step.action == Action::copy_out || step.action == Action::copy_in || step.action == Action::copy_wait;
+  });
+  if (plan.checkpointing.kind == Checkpointing::Kind::offload) plan.checkpointing = {};
+  const Step step = lower(scenario, plan);
+  const Summary summary = summarize(step, simulate(step, scenario.device), {});
+  return {summary.peak().peak.bytes, summary.last().forward_end};
+}
+
 /// What the device, or the allocator's own capacity, leaves to the framework.
 std::optional<Bytes> usable_bytes(const Scenario& scenario) {
   if (scenario.caching && scenario.caching->available) return scenario.caching->available;
@@ -99,6 +110,10 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   facts.warnings = run.plan.warnings;
   facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
   facts.pipeline = run.pipeline;
+  const bool reads_copies = std::ranges::any_of(
+      run.plan.steps, [](const PlanStep& s) { return s.action == Action::copy_in && s.keep == Keep::input; });
+  if (!run.step.host.empty() && !scenario.pipeline && !reads_copies)
+    facts.without_copies = without_copies(scenario, run.plan);
   if (!recomputes(run.plan) && !moves(run.plan)) return facts;
   if (recomputes(run.plan)) facts.policy = describe(run.plan, run.outline);
   facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);

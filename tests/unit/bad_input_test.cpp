@@ -126,7 +126,7 @@ TEST_CASE("bad input: keys") {
        "forward_workspace, backward_workspace, gradient, type, loss_time, loss_workspace"},
       {"a key of another policy", chain + "policy: {kind: full, interval: 3}",
        "s.yaml:2:22: error: 'interval' has no meaning for policy 'full'; its keys are: kind, schedule, boundaries, "
-       "nested, checkpointing"},
+       "nested, checkpointing, offload"},
       {"a repeated key", chain + chain, "s.yaml:2:1: error: repeated key 'model'; first given on line 1"},
       {"no model", "name: x", "s.yaml:1:1: error: missing key 'model' in 'scenario'"},
       {"a model that is a word", "model: chain",
@@ -249,7 +249,7 @@ TEST_CASE("bad input: policies") {
       {"an unknown kind", chain + "policy: intervall",
        "s.yaml:2:9: error: 'kind' must be one of none, full, interval, sqrt, sequential, block, whole, selective, "
        "rule, "
-       "plan, not 'intervall'; did you mean 'interval'?"},
+       "plan, offload, not 'intervall'; did you mean 'interval'?"},
       {"no kind", chain + "policy: {interval: 3}", "s.yaml:2:9: error: missing key 'kind' in 'policy'"},
       {"no interval", chain + "policy: interval", "s.yaml:2:9: error: missing key 'interval' in policy 'interval'"},
       {"parameters that no hook sees", chain + "policy: {kind: full, checkpointing: {kind: direct, parameters: true}}",
@@ -332,9 +332,9 @@ TEST_CASE("bad input: devices") {
       {"a file that is missing", chain + "device: devices/none.yaml",
        "devices/none.yaml: error: no such file; expected a device (YAML)"},
       {"a rate without unit", chain + "device: {flops: {float32: 19.5}}",
-       "s.yaml:2:27: error: 'float32' must be a rate with its unit, such as '312 TFLOP/s', not '19.5'"},
+       "s.yaml:2:27: error: 'float32' must be a rate above 0 with its unit, such as '312 TFLOP/s', not '19.5'"},
       {"a rate of nothing", chain + "device: {memory_bandwidth: 0 GB/s}",
-       "s.yaml:2:28: error: 'memory_bandwidth' must be a rate with its unit, such as '2039 GB/s', not '0 GB/s'"},
+       "s.yaml:2:28: error: 'memory_bandwidth' must be a rate above 0 with its unit, such as '2039 GB/s', not '0 GB/s'"},
       {"more usable than there is", chain + "device: {capacity: 1 GiB, usable: 2 GiB}",
        "s.yaml:2:35: error: 'usable' is above 'capacity'"},
       {"an unknown data type", chain + "device: {flops: {fp32: 1 TFLOP/s}}",

@@ -21,12 +21,12 @@ Run run_of(const std::string& profile, const std::string& policy) {
                      "case"));
 }
 
-struct Copies {
+struct HookCopies {
   std::int64_t to_host = 0, to_device = 0, counted = 0;  // bytes
 };
 
-Copies copies_of(const Run& run) {
-  Copies out;
+HookCopies copies_of(const Run& run) {
+  HookCopies out;
   for (const Instruction& i : run.step.instructions) {
     if (i.what == Do::copy && i.stream == Stream::copy_out) out.to_host += run.step.ops[i.index].moved.count;
     if (i.what == Do::copy && i.stream == Stream::copy_in) out.to_device += run.step.ops[i.index].moved.count;
@@ -42,7 +42,7 @@ const std::string offload = "{kind: full, checkpointing: {kind: offload}}";
 
 TEST_CASE("offload hooks: where the device is not the host, copies leave its memory and the step waits for them") {
   const Run with = run_of("pytorch-cuda", offload), without = run_of("pytorch-cuda", "none");
-  const Copies copies = copies_of(with);
+  const HookCopies copies = copies_of(with);
   CHECK(copies.counted == 0);
   CHECK(copies.to_host > 0);
   CHECK(copies.to_device == copies.to_host);
@@ -53,7 +53,7 @@ TEST_CASE("offload hooks: where the device is not the host, copies leave its mem
 }
 
 TEST_CASE("offload hooks: on a CPU the copies are in the memory that is counted") {
-  const Copies copies = copies_of(run_of("pytorch-2.6-cpu", offload));
+  const HookCopies copies = copies_of(run_of("pytorch-2.6-cpu", offload));
   CHECK(copies.counted > 0);
   CHECK(copies.to_host == 0);
 }

@@ -134,7 +134,7 @@ TEST_CASE("plan file: what is refused") {
       {"an unknown op", "steps: [{op: forwards, layer: 0}]",
        "p.yaml:1:14: error: 'op' must be one of forward, recompute, loss, backward, drop, discard_input, "
        "discard_saved, "
-       "copy_out, copy_in, not 'forwards'; did you mean 'forward'?"},
+       "copy_out, copy_in, copy_wait, not 'forwards'; did you mean 'forward'?"},
       {"no layer", "steps: [{op: forward}]", "p.yaml:1:9: error: missing key 'layer' in 'plan_step'"},
       {"a block that is not there", "steps: [{op: forward, layer: 2}]",
        "p.yaml:1:30: error: 'layer' 2 is not one of the 2 blocks, which count from 0"},

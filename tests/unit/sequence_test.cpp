@@ -67,7 +67,8 @@ TEST_CASE("sequence: text that is no sequence") {
   };
   const Case cases[] = {
       {"no such letter", "Fc0 X1",
-       "error: token 2 of the sequence, 'X1', is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Outx, Inx with a "
+       "error: token 2 of the sequence, 'X1', is none of L, Fe, Fc, Fn, B, D, Dx, Dxbar, Out, In, Outx, Inx, Wait with "
+       "a "
        "block's "
        "number"},
       {"no number", "Fe", "error: token 1 of the sequence, 'Fe', lacks a number"},

@@ -19,6 +19,9 @@ struct BlockRegion {
 /// that are ordered already (sequence, plan). Throws InputError where a setting is out of range.
 std::optional<std::vector<BlockRegion>> block_regions(const PolicyKind& kind, std::size_t blocks);
 
+/// By block: it is in one of the ranges, or there is none. Throws InputError for a range outside the model.
+std::vector<bool> blocks_in(const std::vector<std::pair<int, int>>& ranges, std::size_t blocks);
+
 /// The policy's plan with the regions given in place of those its kind would make; for kinds that `block_regions`
 /// knows.
 Plan make_plan(const Policy& policy, const std::vector<BlockRegion>& regions, const Outline& outline);

@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "tidemark/base/units.hpp"
+
 namespace tidemark {
 
 /// forward and recompute run ops; `loss` runs what follows the last block (chains: the loss); drop lets saved tensors
 /// go; discard_input lets the layer's input go (rotor's Dx3, on layer 3; the loss's input has the number of layers),
-/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3). copy_out moves to the host what the layer saved,
-/// and copy_in moves it back; with Keep::input they copy the layer's input, which stays on the host to the end of the
-/// step.
+/// discard_saved what the layer saved (rotor's Dxbar4, on layer 3). copy_out moves to the host what the layer, or its
+/// ops, hold for backward, and copy_in moves it back; with Keep::input they copy a chain's layer's input, which stays
+/// on the host to the end of the step. copy_wait makes computation wait until a copy out has ended.
 enum class Action : std::uint8_t {
   forward,
   recompute,
@@ -24,7 +26,8 @@ enum class Action : std::uint8_t {
   discard_input,
   discard_saved,
   copy_out,
-  copy_in
+  copy_in,
+  copy_wait
 };
 
 /// What a forward or recompute leaves for backward: nothing (its input may go too: Fn), its input (Fc), or all it
@@ -52,9 +55,18 @@ struct Checkpointing {
   friend bool operator==(const Checkpointing&, const Checkpointing&) = default;
 };
 
+/// How the plan's copies are carried out.
+struct Copies {
+  Bytes min_size;  // smaller storages stay on the device
+  bool free_at_wait =
+      false;  // the device's storage goes at the copy's copy_wait, or never; else when the copy has ended
+  friend bool operator==(const Copies&, const Copies&) = default;
+};
+
 struct Plan {
   std::vector<PlanStep> steps;
   Checkpointing checkpointing;
+  Copies copies;
   bool hold_boundaries = false;       // a used boundary counts to the end of the step, as the textbook formula has it
   std::vector<std::string> warnings;  // "interval 50 is above the 36 layers: one segment"
   friend bool operator==(const Plan&, const Plan&) = default;

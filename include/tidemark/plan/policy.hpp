@@ -87,13 +87,28 @@ using PolicyKind =
     std::variant<policy::None, policy::Full, policy::Interval, policy::Sqrt, policy::Sequential, policy::Block,
                  policy::Whole, policy::Selective, policy::Rule, policy::Sequence, policy::Given>;
 
+/// What blocks hold for backward lies on the host in between: copied out when the block has run forward, asked for
+/// again `prefetch` blocks before its backward or recomputation begins (0: right before it). What runs again holds
+/// nothing but its region's input. Parameters and the batch are never freed, so they never move.
+struct Offload {
+  std::vector<std::string> modules;         // patterns as in Selective: what these ops saved; empty: all
+  std::vector<std::pair<int, int>> layers;  // blocks, inclusive; empty: all
+  Bytes min_size{1024};                     // smaller storages stay
+  double fraction = 1;                      // of the bytes that could move: those made first
+  int prefetch = 1;
+  std::optional<int> wait_after;  // the device's storage goes when computation, so many blocks later, waits for the
+                                  // copy (streams without record_stream); else when the copy has ended
+  friend bool operator==(const Offload&, const Offload&) = default;
+};
+
 struct Policy {
   PolicyKind kind;
   RecomputeSchedule schedule = RecomputeSchedule::per_segment;
   std::string on_grad_of;  // with that schedule: an op's name within the layer
   bool hold_boundaries = false;
   Checkpointing checkpointing;  // how the framework carries it out; copied to the Plan
-  std::vector<int> nested;      // intervals of regions inside each region, outermost first; empty: not nested
+  std::optional<Offload> offload;
+  std::vector<int> nested;  // intervals of regions inside each region, outermost first; empty: not nested
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 

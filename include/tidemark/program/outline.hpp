@@ -20,6 +20,13 @@ struct OpRef {
   friend auto operator<=>(const OpRef&, const OpRef&) = default;
 };
 
+/// What a node holds for backward, parameters and the batch aside: they live anyway.
+struct OutlineSaved {
+  std::int32_t storage = -1;  // its number in the model; -1: a temporary, which no other node holds
+  Bytes bytes;
+  friend bool operator==(const OutlineSaved&, const OutlineSaved&) = default;
+};
+
 struct OutlineOp {
   std::string name;    // within the layer: "attention.softmax"
   std::string kind;    // "softmax"; for a layer graph the layer's type
@@ -28,6 +35,7 @@ struct OutlineOp {
   Bytes saved_bytes;          // what its node holds that no earlier op of the layer holds already
   std::vector<OpRef> inputs;  // ops whose outputs it reads, all of them earlier; empty: only inputs and parameters
   std::optional<OpRef> overwrites = std::nullopt;  // in place: the op whose output it writes over
+  std::vector<OutlineSaved> saved = {};            // each storage its node holds, whoever else does
   friend bool operator==(const OutlineOp&, const OutlineOp&) = default;
 };
 
@@ -43,6 +51,7 @@ struct OutlineLayer {
 struct Outline {
   std::vector<OutlineLayer> layers;
   bool is_chain = false;
+  bool saves_as_one = false;   // a layer graph: what a layer saved, its output with it, is one storage
   bool is_whole_step = false;  // LayerGraph::is_whole_step: nothing runs backward, there is no loss step
   Flops step_flops;            // forward + backward without recompute, for `rule`'s ratio
   friend bool operator==(const Outline&, const Outline&) = default;

@@ -37,6 +37,7 @@ struct ScenarioFacts {
   AllocatorFindings allocator;              // its kind is "" without a model
   std::string policy;                       // what runs again, in a sentence; "" when nothing does
   std::optional<Bytes> no_checkpoint_peak;  // of the same scenario under policy none
+  std::optional<WithoutCopies> without_copies;
   std::optional<Textbook> textbook;         // a policy of equal layers in segments of K
   std::optional<PipelineFigures> pipeline;  // of all its stages
   std::vector<std::string> warnings;        // the plan's

@@ -51,8 +51,21 @@ class LayerStore {
   /// One holder lets the plain value go; the last one frees it. A boundary used in backward may have to wait.
   void let_go(std::int32_t holder, std::int32_t v, bool in_backward);
   void free_unheld(std::int32_t v);
-  void free_saved(std::int32_t layer, Stream stream = Stream::compute);
+  void free_saved(std::int32_t layer);
   void free_gradient(std::int32_t v);
+
+  /// Nobody but this layer will read the plain value.
+  bool is_only_for(std::int32_t layer, std::int32_t v) const {
+    return has_plain(v) && at(v).holders == std::vector<std::int32_t>{layer};
+  }
+  /// Out of the store with its hold: what the layer saved, or the plain value; and back into it.
+  StorageId take_saved(std::int32_t layer);
+  StorageId take_plain(std::int32_t v);
+  void put_saved(std::int32_t layer, StorageId id) { at(layer + 1).saved = id; }
+  void put_plain(std::int32_t v, StorageId id, std::int32_t holder) {
+    at(v).plain = id;
+    at(v).holders = {holder};
+  }
 
   std::string value_label(std::int32_t v) const;
 

@@ -20,6 +20,7 @@ struct Turn {
     save,  // early stop: the node saves its inputs, the kernel does not run
     take,  // selective: the outputs come from the region's cache, the node saves
     backward,
+    copy,  // while the schedule is made: `op` is an index of Schedule::copies
   } what = What::run;
   OpIndex op = 0;
   Phase phase = Phase::forward;
@@ -40,8 +41,17 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
+/// Between two turns: what some ops hold for backward goes to the host, comes back, or is waited for.
+struct CopyTurn {
+  Action action = Action::copy_out;
+  std::size_t before = 0;        // the turn it stands before
+  std::vector<OpIndex> ops;      // ascending
+  std::vector<TensorId> values;  // copy_out: tensors by whose name only these ops, run again, will read
+};
+
 struct Schedule {
   std::vector<Turn> turns;
+  std::vector<CopyTurn> copies;  // in order
   /// By turn: tensors whose current version nobody reads by name after it.
   std::vector<std::vector<TensorId>> last_reads;
   /// By op: dropped by forward and never run again, nor taken. Its node keeps outputs and temporaries; the inputs it

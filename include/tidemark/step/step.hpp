@@ -68,6 +68,14 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
+/// Pinned host memory: from when the copy `out` starts until the copy `back` has ended.
+struct HostBlock {
+  NameId name = 0;  // of the storage whose copy it is
+  Bytes bytes;
+  OpId out = no_id, back = no_id;  // ops; no_id: to the end
+  friend bool operator==(const HostBlock&, const HostBlock&) = default;
+};
+
 struct Step {
   NameTable names;
   std::vector<std::string> layers;
@@ -75,6 +83,7 @@ struct Step {
   std::vector<StepOp> ops;
   std::vector<StorageId> reads;
   std::vector<StorageId> initial;  // live before the first instruction, in order
+  std::vector<HostBlock> host;     // in the order of their copies out
   std::vector<Instruction> instructions;
   std::uint32_t events = 0;  // event ids are below this
   int steps = 1;

@@ -132,7 +132,7 @@ Training any_training() {
 Training any_training(const TransformerSpec& spec) {
   Training training = any_training();
   if (!spec.causal) training.profile.model_code = coin() ? "reference" : "huggingface";
-  if (spec.head_bias || spec.softcaps) training.loss = {};
+  if (spec.head_bias || spec.softcaps || spec.head != "lm") training.loss = {};
   return training;
 }
 

@@ -180,8 +180,11 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
     std::string name;
     Scenario scenario;
   };
-  const Model models[] = {
-      {"chain", chain(6)}, {"chain with a link", linked(chain(6))}, {"up front", trap()}, {"whole step", whole_step()}};
+  const Model models[] = {{"chain", chain(6)},          {"chain with a link", linked(chain(6))},
+                          {"up front", trap()},         {"chain of 2 steps", of_steps(chain(5), 2)},
+                          {"branches", branches()},     {"mlp", mlp()},
+                          {"residual", residual()},     {"whole step", whole_step()},
+                          {"log", as_log(whole_step())}};
   int planned = 0;
   for (const Model& model : models)
     for (const std::string& method : plan_methods())

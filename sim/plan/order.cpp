@@ -154,9 +154,8 @@ std::span<const Discard> Ordering::discards_of(std::int32_t layer) const {
 }
 
 bool Ordering::is_discarded(OpRef op) const {
-  return std::ranges::any_of(discards_of(op.layer), [&](const Discard& discard) {
-    return std::ranges::binary_search(discard.ops, op.op);
-  });
+  return std::ranges::any_of(discards_of(op.layer),
+                             [&](const Discard& discard) { return std::ranges::binary_search(discard.ops, op.op); });
 }
 
 void Ordering::place_discards() {

@@ -334,7 +334,8 @@ TEST_CASE("bad input: devices") {
       {"a rate without unit", chain + "device: {flops: {float32: 19.5}}",
        "s.yaml:2:27: error: 'float32' must be a rate above 0 with its unit, such as '312 TFLOP/s', not '19.5'"},
       {"a rate of nothing", chain + "device: {memory_bandwidth: 0 GB/s}",
-       "s.yaml:2:28: error: 'memory_bandwidth' must be a rate above 0 with its unit, such as '2039 GB/s', not '0 GB/s'"},
+       "s.yaml:2:28: error: 'memory_bandwidth' must be a rate above 0 with its unit, such as '2039 GB/s', not '0 "
+       "GB/s'"},
       {"more usable than there is", chain + "device: {capacity: 1 GiB, usable: 2 GiB}",
        "s.yaml:2:35: error: 'usable' is above 'capacity'"},
       {"an unknown data type", chain + "device: {flops: {fp32: 1 TFLOP/s}}",

@@ -34,7 +34,7 @@ struct LowerBound {
 /// The plan of the lowest peak that was tried, where no plan fits. Of a framework's words: of its plans; else plans of
 /// other methods count too.
 struct Nearest {
-  Bytes peak;  // within the budget: another method has a plan that fits
+  Bytes peak;                                        // within the budget: another method has a plan that fits
   std::string op;                                    // that runs at the peak
   std::vector<std::pair<std::string, Bytes>> alive;  // there, the largest first
 };

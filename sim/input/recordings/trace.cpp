@@ -70,7 +70,8 @@ class TraceScan {
   std::string chosen(const std::string& wanted) const {
     if (!wanted.empty()) return wanted;
     const std::size_t gpus = devices_.size() - devices_.count("cpu");
-    if (gpus > 1) recordings::fail(path_, 0, fmt::format("events of several devices ({}); name one by --recorded-device", names()));
+    if (gpus > 1)
+      recordings::fail(path_, 0, fmt::format("events of several devices ({}); name one by --recorded-device", names()));
     return devices_.rbegin()->first;  // "cpu" stands before "cuda:N"
   }
 

@@ -91,7 +91,7 @@ class ShardReader {
   /// Each rank takes a chunk from the front of a sequence and one from its end, so that causal attention is balanced.
   void check_context() const {
     if (out_.context == 1) return;
-    if (training_.batch.sequence % (2 * out_.context) != 0)
+    if (training_.batch.sequence % (std::int64_t{2} * out_.context) != 0)
       map_.optional("context")->fail(
           fmt::format("a sequence of {} does not divide into the two chunks a rank that context {} makes; expected a "
                       "multiple of {}",

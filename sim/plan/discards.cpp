@@ -27,11 +27,11 @@ void add(std::vector<Discard>& out, const OutlineLayer& layer, const Member& mem
 /// transformer_layer.py: each norm's output is made again on the gradient of what its branch puts out.
 std::vector<Discard> layernorm(const OutlineLayer& layer) {
   std::vector<Discard> out;
-  for (const auto& [norm, branch] :
-       {std::pair<std::string_view, std::string_view>{"attention_norm", "attention."}, {"mlp_norm", "mlp."}})
+  for (const std::string branch : {"attention", "mlp"})
     add(
-        out, layer, [&](std::string_view name) { return name == norm || name.starts_with(std::string(norm) + "."); },
-        [&](std::string_view name) { return name.starts_with(branch); });
+        out, layer,
+        [&](std::string_view name) { return name == branch + "_norm" || name.starts_with(branch + "_norm."); },
+        [&](std::string_view name) { return name.starts_with(branch + "."); });
   return out;
 }
 

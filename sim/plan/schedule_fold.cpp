@@ -154,7 +154,8 @@ std::optional<ScheduleFold> fold(const PipelineSchedule& schedule, const FoldSiz
     const int count = static_cast<int>(periods.cuts().size()) - 1;
     const int left_out = std::max(count - size.before - size.behind, 0) / size.cycle * size.cycle;
     if (left_out == 0) continue;
-    const auto keep = static_cast<std::size_t>(size.before), tail = static_cast<std::size_t>(size.before + left_out);
+    const auto keep = static_cast<std::size_t>(size.before);
+    const auto tail = keep + static_cast<std::size_t>(left_out);
     ScheduleFold out{.schedule = schedule,
                      .kept = size.before,
                      .left_out = left_out,

@@ -21,7 +21,9 @@ bool is_named(std::string_view name, const std::vector<std::string>& among) {
   return false;
 }
 
-bool is_adapter(std::string_view name) { return name.find("lora_A") != name.npos || name.find("lora_B") != name.npos; }
+bool is_adapter(std::string_view name) {
+  return name.find("lora_A") != std::string_view::npos || name.find("lora_B") != std::string_view::npos;
+}
 
 class UnitMaker {
  public:

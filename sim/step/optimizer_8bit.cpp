@@ -5,7 +5,7 @@ namespace tidemark {
 namespace {
 
 constexpr std::int64_t smallest_8bit = 4096;  // min_8bit_size: below, states stay fp32
-constexpr Bytes map_bytes{256 * 4};           // the dynamic map from bytes to fp32
+constexpr Bytes map_bytes{1024};              // 256 x 4: the dynamic map from bytes to fp32
 
 }  // namespace
 

@@ -174,7 +174,9 @@ TEST_CASE("weave: waiting that transfers explain") {
   for (const Case& c : cases) {
     CAPTURE(c.name);
     std::string exposed;
-    for (const StageFigures& stage : run_chain(two_layers, c.parallel).pipeline->stages)
+    const auto pipeline = run_chain(two_layers, c.parallel).pipeline;
+    REQUIRE(pipeline);
+    for (const StageFigures& stage : pipeline->stages)
       exposed += (exposed.empty() ? "" : " ") + to_string(stage.exposed);
     CHECK(exposed == c.exposed);
   }

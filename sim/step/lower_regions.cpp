@@ -50,6 +50,10 @@ void ProgramLowering::begin_forward_region(std::int32_t r) {
   }
   if (copies_rng()) state.rng = emit_.alloc("checkpoint.rng_state", rng_state, Category::autograd_detail, -1);
   for (const TensorId t : region(r).inputs) {
+    if (value(t) == none)
+      throw InputError("plan: a checkpointed region reads " + tensor(t).name +
+                       ", which is made after the region begins; expected whole regions, or no policy.checkpointing "
+                       "(plan: --method block or uniform)");
     state.inputs.push_back(value(t));
     emit_.hold(value(t));
     mark_activation(value(t));

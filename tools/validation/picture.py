@@ -1,4 +1,4 @@
-"""Predicted against measured, every row of every table, as an SVG that is the same for the same figures."""
+"""Predicted against measured bytes, every row of every table, as an SVG that is the same for the same figures."""
 import matplotlib
 
 matplotlib.use("Agg")
@@ -16,10 +16,10 @@ def draw(path, results):
     figure, (above, below) = plt.subplots(2, 1, figsize=(8, 8.5), sharex=True, height_ratios=[2, 1])
     low, high = float("inf"), 0
     for number, (table, lines) in enumerate(results):
-        size = BYTES[table.unit]
         bounded = [line for line in lines if line.case.bounded]
-        if not bounded:
-            continue  # a table of orders: the sizes are not the measured job's
+        if not bounded or table.unit not in BYTES:
+            continue  # a table of orders: the sizes are not the measured job's; or one of times
+        size = BYTES[table.unit]
         rest = [line for line in lines if not line.case.bounded]
         hollow = {"s": 22, "facecolors": "none", "edgecolors": COLORS[number % len(COLORS)], "linewidths": 0.8,
                   "marker": MARKS[number % len(MARKS)]}

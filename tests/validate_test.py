@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Does tools/validate hold its bounds on every published table, and does it notice when one is broken?
 
-Usage: validate_test.py PROGRAM
+Usage: validate_test.py PROGRAM [--quick]
+
+--quick is for builds without optimization, in which the other tables take minutes.
 """
 import importlib.util
 import pathlib
@@ -13,17 +15,17 @@ import tempfile
 from harness import ROOT, Tally, run
 
 VALIDATE = ROOT / "tools/validate"
-# All but qwen and litgpt, whose steps take a minute of processor time in a build without optimization.
 QUICK = [word for name in ("megatron-ci", "megatron-births", "llmc-cpu", "llmc-gpu", "lomo", "fms", "liger",
                            "bert-large", "orders") for word in ("--table", name)]
 
 
 def main():
     program, tally = pathlib.Path(sys.argv[1]).resolve(), Tally()
+    chosen = QUICK if sys.argv[2:] == ["--quick"] else []
     with tempfile.TemporaryDirectory() as home:
         folder = pathlib.Path(home)
         picture = ["--picture", folder / "a.svg"] if importlib.util.find_spec("matplotlib") else []
-        code, out, err = run([sys.executable, VALIDATE, program, *QUICK, "--csv", folder / "a.csv", *picture])
+        code, out, err = run([sys.executable, VALIDATE, program, *chosen, "--csv", folder / "a.csv", *picture])
         tally.case("every bound holds", "" if code == 0 else out.decode() + err.decode())
         tables = re.findall(r"^([\w-]+): ", out.decode(), re.MULTILINE)
         tally.case("the picture", "" if not picture or b"</svg>" in (folder / "a.svg").read_bytes() else "no picture")
@@ -44,7 +46,7 @@ def main():
             code, out, err = run([sys.executable, VALIDATE, program, "--table", "llmc-cpu", *words])
             good = code == 2 and b"error: " in err and out == b""
             tally.case(name, "" if good else f"exit {code}: {err.decode()}")
-        tally.case("there are tables", "" if len(tables) > 2 else "no table was printed")
+        tally.case("there are tables", "" if len(tables) >= len(QUICK) / 2 else f"{len(tables)} were printed")
     tally.finish()
 
 

@@ -41,6 +41,7 @@ def draw(path, results):
     above.set_ylabel("simulated, bytes")
     above.legend(fontsize=8, frameon=False)
     below.set_yscale("symlog", linthresh=1)
+    below.margins(y=0.08)
     below.set_ylabel("error, %")
     below.set_xlabel("measured, bytes")
     figure.tight_layout()

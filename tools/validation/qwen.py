@@ -45,5 +45,5 @@ def cases(rows):
                    bounded=not note, note=note)
 
 
-TABLES = [Table("qwen", "Qwen's README: fine-tuning on one A100", "median 3.5 %", "qwen_finetuning.csv", cases,
-                median_within(0.035), unit="GB")]
+TABLES = [Table("qwen", "Qwen's README: fine-tuning on one A100", "median 3.5 % (3 % is not reached)",
+                "qwen_finetuning.csv", cases, median_within(0.035), unit="GB")]

@@ -25,21 +25,39 @@ inline std::string error_of(const std::string& yaml, const std::vector<std::stri
   return "";
 }
 
-/// "32 B, head.lm_head to loss.float": size, birth and death by op, of the first storage of that name ("start" and
-/// "end" where it has none); "never" when there is none.
-inline std::string life(const Step& step, const std::string& name) {
-  for (StorageId id = 0; id < step.storages.size(); ++id) {
-    if (step.names[step.storages[id].name] != name) continue;
-    std::string born = "start", died = "end";
-    for (const Instruction& at : step.instructions) {
-      if (at.index != id || (at.what != Do::alloc && at.what != Do::free)) continue;
-      const StepOp& op = step.ops[at.op];
-      (at.what == Do::alloc ? born : died) =
-          (op.phase == Phase::backward ? "backward of " : "") + std::string(step.names[op.name]);
-    }
-    return std::to_string(step.storages[id].bytes.count) + " B, " + born + " to " + died;
+/// "32 B, head.lm_head to loss.float": size, birth and death by op ("start" and "end" where it has none).
+inline std::string life_of(const Step& step, StorageId id) {
+  std::string born = "start", died = "end";
+  for (const Instruction& at : step.instructions) {
+    if (at.index != id || (at.what != Do::alloc && at.what != Do::free)) continue;
+    const StepOp& op = step.ops[at.op];
+    (at.what == Do::alloc ? born : died) = (op.phase == Phase::backward    ? "backward of "
+                                            : op.phase == Phase::recompute ? "recompute of "
+                                                                           : "") +
+                                           std::string(step.names[op.name]);
   }
-  return "never";
+  return std::to_string(step.storages[id].bytes.count) + " B, " + born + " to " + died;
+}
+
+/// Of all storages of that name, in the order in which they are made.
+inline std::vector<std::string> lives_of(const Step& step, const std::string& name) {
+  std::vector<std::string> out;
+  for (StorageId id = 0; id < step.storages.size(); ++id)
+    if (step.names[step.storages[id].name] == name) out.push_back(life_of(step, id));
+  return out;
+}
+
+/// Of the first; "never" when there is none.
+inline std::string life(const Step& step, const std::string& name) {
+  const std::vector<std::string> lives = lives_of(step, name);
+  return lives.empty() ? "never" : lives.front();
+}
+
+/// Of all, with " | " between them; "never" when there is none.
+inline std::string every_life(const Step& step, const std::string& name) {
+  std::string out;
+  for (const std::string& one : lives_of(step, name)) out += (out.empty() ? "" : " | ") + one;
+  return out.empty() ? "never" : out;
 }
 
 }  // namespace tidemark::test

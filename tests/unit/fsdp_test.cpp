@@ -1,11 +1,10 @@
 // Units of parameters that are gathered where they run: how many bytes, from when to when?
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "tidemark/base/errors.hpp"
+#include "support/life.hpp"
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/program/transformer.hpp"
@@ -15,6 +14,7 @@
 #include "tidemark/study/pipeline.hpp"
 
 using namespace tidemark;
+using namespace tidemark::test;
 
 namespace {
 
@@ -36,26 +36,6 @@ const std::string lora = "lora={rank: 4, targets: [q_proj]}";
 
 using Sets = std::vector<std::string>;
 Scenario scenario_of(const Sets& sets) { return parse_scenario(llama, "s.yaml", sets); }
-Run run_of(const Sets& sets) { return run(scenario_of(sets)); }
-
-/// "18560 B, layers.0.all_gather to layers.0.mlp_residual": size, and births and deaths of a storage of that name.
-std::string lives(const Step& step, const std::string& name) {
-  std::string out;
-  for (StorageId id = 0; id < step.storages.size(); ++id) {
-    if (step.names[step.storages[id].name] != name) continue;
-    std::string born = "start", died = "end";
-    for (const Instruction& at : step.instructions) {
-      if (at.index != id || (at.what != Do::alloc && at.what != Do::free)) continue;
-      const StepOp& op = step.ops[at.op];
-      (at.what == Do::alloc ? born : died) = (op.phase == Phase::backward    ? "backward of "
-                                              : op.phase == Phase::recompute ? "recompute of "
-                                                                             : "") +
-                                             std::string(step.names[op.name]);
-    }
-    out += (out.empty() ? "" : " | ") + std::to_string(step.storages[id].bytes.count) + " B, " + born + " to " + died;
-  }
-  return out.empty() ? "never" : out;
-}
 
 /// Ops on the comm stream, in the order in which the host issues them.
 std::string collectives(const Step& step) {
@@ -161,7 +141,7 @@ TEST_CASE("fsdp: a unit's storages") {
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
-    CHECK(lives(run_of(c.sets).step, c.tensor) == c.lives);
+    CHECK(every_life(step_of(llama, c.sets), c.tensor) == c.lives);
   }
 }
 
@@ -192,7 +172,7 @@ TEST_CASE("fsdp: the order of the collectives") {
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
-    CHECK(collectives(run_of(c.sets).step) == c.order);
+    CHECK(collectives(step_of(llama, c.sets)) == c.order);
   }
 }
 
@@ -263,14 +243,6 @@ TEST_CASE("fsdp: what is exposed") {
 }
 
 TEST_CASE("fsdp: what is refused") {
-  const auto error_of = [](const Sets& sets) -> std::string {
-    try {
-      run_of(sets);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  };
   struct Case {
     std::string name;
     Sets sets;
@@ -303,7 +275,7 @@ TEST_CASE("fsdp: what is refused") {
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
-    const std::string error = error_of(c.sets);
+    const std::string error = error_of(llama, c.sets);
     CAPTURE(error);
     CHECK(error.find(c.error) != error.npos);
   }

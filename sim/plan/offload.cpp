@@ -62,6 +62,9 @@ class Copier {
   void warn_of_other_holders(const std::vector<Unit>& units);
 
   void place(const PlanStep& out);
+  bool reads(std::int32_t reader, std::int32_t layer) const;
+  /// What the layer saved and its output are one storage, which moves as a whole.
+  bool moves_output(std::int32_t layer) const { return outline_.saves_as_one && !keeps_input_[index(layer)]; }
   std::size_t end_of_forward(std::int32_t layer) const;
   std::size_t start_of_need(const PlanStep& out) const;
   std::size_t ahead(std::size_t position) const;
@@ -227,19 +230,20 @@ void Copier::keep_fraction(std::vector<Unit>& units) const {
   units.resize(n);
 }
 
+bool Copier::reads(std::int32_t reader, std::int32_t layer) const {
+  return std::ranges::any_of(at(reader).ops, [&](const OutlineOp& op) {
+    return std::ranges::find(op.inputs, layer, &OpRef::layer) != op.inputs.end();
+  });
+}
+
 /// Behind the forward steps of the layer, and of those that read a storage of which its output is a part.
 std::size_t Copier::end_of_forward(std::int32_t layer) const {
-  const auto reads = [&](std::int32_t other) {
-    return std::ranges::any_of(at(other).ops, [&](const OutlineOp& op) {
-      return std::ranges::find(op.inputs, layer, &OpRef::layer) != op.inputs.end();
-    });
-  };
-  const bool with_output = outline_.saves_as_one && !keeps_input_[index(layer)];
+  const bool with_output = moves_output(layer);
   std::size_t end = 0;
   bool is_read = !with_output;
   for (std::size_t i = 0; i < loss_; ++i) {
     const std::int32_t other = plan_.steps[i].layer;
-    const bool reader = with_output && other != layer && reads(other);
+    const bool reader = with_output && other != layer && reads(other, layer);
     is_read = is_read || reader;
     if (other == layer || reader) end = i + 1;
   }
@@ -248,16 +252,11 @@ std::size_t Copier::end_of_forward(std::int32_t layer) const {
 
 /// The first step after the loss that takes something of what the layer moved.
 std::size_t Copier::start_of_need(const PlanStep& out) const {
-  const bool with_output = outline_.saves_as_one && !keeps_input_[index(out.layer)];
+  const bool with_output = moves_output(out.layer);
   for (std::size_t i = loss_ + 1; i < plan_.steps.size(); ++i) {
     const PlanStep& step = plan_.steps[i];
     if (step.action != Action::recompute && step.action != Action::backward) continue;
-    if (step.layer == out.layer) return i;
-    if (!with_output) continue;
-    const bool reads = std::ranges::any_of(at(step.layer).ops, [&](const OutlineOp& op) {
-      return std::ranges::find(op.inputs, out.layer, &OpRef::layer) != op.inputs.end();
-    });
-    if (reads) return i;
+    if (step.layer == out.layer || (with_output && reads(step.layer, out.layer))) return i;
   }
   return plan_.steps.size();
 }

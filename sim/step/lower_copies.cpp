@@ -120,19 +120,13 @@ void ProgramLowering::copy_in(const CopyTurn& copy) {
     std::ranges::reverse(back);
     for (const Away& away : back) {
       HostCopy& made = host_copies_[away.copy];
-      const bool is_here = made.back != none && emit_.holds(made.back) > 0;
-      if (made.device != none) {  // never waited for: it has not left
-        emit_.hold(made.device);
-        slot_of(away) = made.device;
-      } else if (is_here) {
-        emit_.hold(made.back);
-        slot_of(away) = made.back;
-      } else {
-        bring_back(made, op_at(static_cast<std::size_t>(*op)));
-        slot_of(away) = made.back;
-      }
-      if (--made.owners > 0) continue;
-      if (made.device == none) continue;
+      const bool never_left = made.device != none;  // nobody has waited for its copy
+      const bool is_here = never_left || (made.back != none && emit_.holds(made.back) > 0);
+      if (!is_here) bring_back(made, op_at(static_cast<std::size_t>(*op)));
+      const StorageId id = never_left ? made.device : made.back;
+      if (is_here) emit_.hold(id);
+      slot_of(away) = id;
+      if (--made.owners > 0 || !never_left) continue;
       emit_.release(std::exchange(made.device, none));
       step_.host[made.block].back = static_cast<OpId>(step_.ops.size() - 1);
     }

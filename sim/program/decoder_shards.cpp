@@ -6,10 +6,6 @@
 namespace tidemark {
 namespace {
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 /// The dimension of tokens.
 std::size_t token_dimension(const Decoder& d) { return d.is(ModelCode::megatron) ? 0 : 1; }
 

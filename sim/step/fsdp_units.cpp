@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::int64_t flat_alignment = 16;  // bytes: FlatParamHandle's, with use_orig_params
 
-std::int64_t padded(std::int64_t count, std::int64_t to) { return (count + to - 1) / to * to; }
-
 /// Is a component of the dotted name among these?
 bool is_named(std::string_view name, const std::vector<std::string>& among) {
   while (!name.empty()) {
@@ -76,10 +74,10 @@ class UnitMaker {
     if (packed) out.elements = (bytes + size - 1) / size;
     out.stored = stored_type(tensor, packed);
     if (flat()) {
-      out.padded_elements = padded(out.elements, flat_alignment / bytes_per_element(out.computed));
+      out.padded_elements = round_up(out.elements, flat_alignment / bytes_per_element(out.computed));
     } else {
       const std::int64_t rows = packed || tensor.shape.empty() ? out.elements : tensor.shape.front();
-      out.padded_elements = rows == 0 ? 0 : padded(rows, training_.shards.data) * (out.elements / rows);
+      out.padded_elements = rows == 0 ? 0 : round_up(rows, training_.shards.data) * (out.elements / rows);
     }
     unit.trained = unit.trained || tensor.requires_grad;
     unit.parameters.push_back(out);
@@ -94,7 +92,7 @@ class UnitMaker {
                          at(unit.parameters.front().tensor).name + "' " +
                          std::string(to_string(unit.parameters.front().stored)) + "; expected one type");
     }
-    if (flat()) unit.padded_elements = padded(unit.padded_elements, training_.shards.data);
+    if (flat()) unit.padded_elements = round_up(unit.padded_elements, training_.shards.data);
   }
 
   const Program& program_;

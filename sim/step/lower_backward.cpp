@@ -66,7 +66,7 @@ void ProgramLowering::emit_backward(const Turn& turn) {
       inside.push_back(copied(op, incoming.front()));
       copies_whole = false;
     }
-    if (move.what == Move::What::run || move.what == Move::What::exchange) {
+    if (move.works()) {
       has_run = has_run || move.what == Move::What::run;
       std::vector<StorageId> touched = touched_by_backward(k, incoming, fresh, temps);
       touched.insert(touched.end(), unpacked.begin(), unpacked.end());

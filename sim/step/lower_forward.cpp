@@ -12,8 +12,8 @@ namespace tidemark {
 void ProgramLowering::open_next(std::size_t k, const std::vector<Move>& script, std::size_t from, Phase phase) {
   const ProgramOp& op = op_at(k);
   const Kernel& kernel = kernels_[k];
-  const auto runs = [](const Move& move) { return move.what == Move::What::run || move.what == Move::What::exchange; };
-  const auto next = std::find_if(script.begin() + static_cast<std::ptrdiff_t>(from), script.end(), runs);
+  const auto next = std::find_if(script.begin() + static_cast<std::ptrdiff_t>(from), script.end(),
+                                 [](const Move& move) { return move.works(); });
   if (next == script.end() && from > 0) return;
   if (next == script.end() || next->what == Move::What::run) {
     StepOp made = new_op(op, phase, phase == Phase::backward ? kernel.backward_cost : kernel.forward_cost);
@@ -44,7 +44,7 @@ void ProgramLowering::emit_run(const Turn& turn) {
   StorageId second_number = none;  // E11: a dispatch mode wraps the number again
   for (std::size_t line = 0; line < kernel.forward.size(); ++line) {
     const Move& move = kernel.forward[line];
-    if (move.what == Move::What::run || move.what == Move::What::exchange) {
+    if (move.works()) {
       emit_.compute(touched_by_run(op, temps, turn.phase));
       open_next(k, kernel.forward, line + 1, turn.phase);
     } else if (move.slot.of == Slot::Of::temp) {
@@ -97,8 +97,7 @@ void ProgramLowering::emit_save_only(const Turn& turn) {
     emit_.begin_op(new_op(op, turn.phase, Cost{}), op.name);
     emit_.compute({});
     for (const Move& move : kernel.forward) {
-      const bool runs = move.what == Move::What::run || move.what == Move::What::exchange;
-      if (runs || move.slot.of != Slot::Of::temp) break;
+      if (move.works() || move.slot.of != Slot::Of::temp) break;
       move_temp(move, kernel, op, temps);
     }
     save_results(turn, temps);

@@ -4,14 +4,6 @@
 #include <numeric>
 
 namespace tidemark {
-namespace {
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
 std::int64_t state_ranks(const Shards& shards) { return std::int64_t{shards.data} * shards.context; }
 
 FlatParameters flat_parameters(const std::vector<std::int64_t>& sizes, const Shards& shards) {

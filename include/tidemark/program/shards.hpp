@@ -50,4 +50,9 @@ constexpr bool gathers_units(const Shards& shards) {
   return shards.sharding == Sharding::fsdp1 || shards.sharding == Sharding::fsdp2;
 }
 
+/// The least multiple of `multiple` that is no less than `count`: what padding makes divide.
+constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
 }  // namespace tidemark

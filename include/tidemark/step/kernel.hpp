@@ -34,6 +34,7 @@ struct Exchange {
 struct Move {
   enum class What : std::uint8_t { alloc, free, run, exchange } what = What::run;
   Slot slot;  // exchange: `index` into Kernel::exchanges
+  bool works() const { return what == What::run || what == What::exchange; }
   friend bool operator==(const Move&, const Move&) = default;
 };
 

@@ -52,8 +52,8 @@ void ProgramLowering::begin_forward_region(std::int32_t r) {
   for (const TensorId t : region(r).inputs) {
     if (value(t) == none)
       throw InputError("plan: a checkpointed region reads " + tensor(t).name +
-                       ", which is made after the region begins; expected whole regions, or no policy.checkpointing "
-                       "(plan: --method block or uniform)");
+                       ", which is made after the region begins; expected regions without gaps, or "
+                       "checkpointing direct");
     state.inputs.push_back(value(t));
     emit_.hold(value(t));
     mark_activation(value(t));

@@ -51,8 +51,10 @@ class Expansion {
         offloads_(plan.checkpointing.kind == Checkpointing::Kind::offload),
         ranges_(ops_by_layer(program)),
         dropped_(program.ops.size(), false),
-        region_(program.ops.size(), -1) {
+        region_(program.ops.size(), -1),
+        run_again_(program.ops.size(), false) {
     result.offloaded.assign(program.ops.size(), false);
+    for (const PlanStep& step : plan.steps) note_runs_again(step);
     for (const PlanStep& step : plan.steps) expand(step);
     for (Turn& turn : result.turns)
       if (turn.what != Turn::What::copy) turn.region = region_[static_cast<std::size_t>(turn.op)];
@@ -102,11 +104,20 @@ class Expansion {
     }
   }
 
-  /// Runs the named ops again; where a framework carries the region out, the others take their kept results.
+  void note_runs_again(const PlanStep& step) {
+    if (step.action != Action::recompute || step.keep != Keep::all) return;
+    if (step.layer < 0 || static_cast<std::size_t>(step.layer) >= ranges_.size()) return;  // expand says so
+    for (const OpIndex k : ops_of(step, ranges_[static_cast<std::size_t>(step.layer)]))
+      run_again_[static_cast<std::size_t>(k)] = true;
+  }
+
+  /// Runs the named ops again; where a framework carries the region out, those that no step runs again take their kept
+  /// results. Another function's ops in the same layer are that one's.
   void recompute(const PlanStep& step, const OpRange& range, const std::vector<OpIndex>& ops) {
     for (OpIndex k = range.begin; k < range.end; ++k) {
       const bool runs = std::ranges::binary_search(ops, k);
-      const bool takes = !runs && takes_ && dropped_[static_cast<std::size_t>(k)] && step.keep == Keep::all;
+      const bool takes = takes_ && dropped_[static_cast<std::size_t>(k)] && !run_again_[static_cast<std::size_t>(k)] &&
+                         step.keep == Keep::all;
       if (!runs && !takes) continue;
       region_[static_cast<std::size_t>(k)] = step.region;
       push(runs ? Turn::What::run : Turn::What::take, k, Phase::recompute);
@@ -167,6 +178,7 @@ class Expansion {
   std::vector<OpRange> ranges_;
   std::vector<bool> dropped_;
   std::vector<std::int32_t> region_;  // by op: the region that recomputes it
+  std::vector<bool> run_again_;       // by op: a step of the plan runs it again, saving
 };
 
 bool is_recompute(const Turn& turn) { return turn.what != Turn::What::backward && turn.phase == Phase::recompute; }

@@ -1,4 +1,5 @@
 #include <map>
+#include <utility>
 
 #include "tidemark/base/errors.hpp"
 #include "tidemark/plan/choices.hpp"
@@ -65,6 +66,11 @@ void renumber_regions(Plan& plan) {
       step.region = numbers.emplace(step.region, static_cast<std::int32_t>(numbers.size())).first->second;
 }
 
+Plan ordered(Choices choices, const Policy& policy, const Outline& outline) {
+  fit_to_framework(policy, outline, choices);
+  return put_in_order(choices, policy, outline);
+}
+
 /// `regions`: in place of those the policy makes; null for its own.
 Plan ordered(const Policy& policy, const std::vector<BlockRegion>* regions, const Outline& outline) {
   if (const auto* sequence = std::get_if<policy::Sequence>(&policy.kind)) {
@@ -77,17 +83,13 @@ Plan ordered(const Policy& policy, const std::vector<BlockRegion>* regions, cons
     renumber_regions(plan);
     return plan;
   }
-  // A framework's functions end where they are written: a view of their result is not theirs.
-  const auto* selective = std::get_if<policy::Selective>(&policy.kind);
-  const bool functions = policy.checkpointing.kind != Kind::direct && selective != nullptr && selective->keep.empty();
-  Choices choices = regions != nullptr ? choose(policy.kind, *regions, outline, !functions)
-                                       : choose(policy.kind, outline, !functions);
-  fit_to_framework(policy, outline, choices);
-  return put_in_order(choices, policy, outline);
+  const bool views_along = views_run_along(policy);
+  return ordered(regions != nullptr ? choose(policy.kind, *regions, outline, views_along)
+                                    : choose(policy.kind, outline, views_along),
+                 policy, outline);
 }
 
-Plan checked(const Policy& policy, const std::vector<BlockRegion>* regions, const Outline& outline) {
-  Plan plan = ordered(policy, regions, outline);
+Plan finished(Plan plan, const Policy& policy, const Outline& outline) {
   plan.hold_boundaries = plan.hold_boundaries || policy.hold_boundaries;
   if (!std::holds_alternative<policy::Given>(policy.kind)) plan.checkpointing = policy.checkpointing;
   if (policy.offload) add_copies(*policy.offload, outline, plan);
@@ -97,10 +99,22 @@ Plan checked(const Policy& policy, const std::vector<BlockRegion>* regions, cons
 
 }  // namespace
 
-Plan make_plan(const Policy& policy, const Outline& outline) { return checked(policy, nullptr, outline); }
+bool views_run_along(const Policy& policy) {
+  const auto* selective = std::get_if<policy::Selective>(&policy.kind);
+  return policy.checkpointing.kind == Kind::direct || selective == nullptr || !selective->keep.empty();
+}
+
+Plan make_plan(const Policy& policy, const Outline& outline) {
+  return finished(ordered(policy, nullptr, outline), policy, outline);
+}
 
 Plan make_plan(const Policy& policy, const std::vector<BlockRegion>& regions, const Outline& outline) {
-  return checked(policy, &regions, outline);
+  return finished(ordered(policy, &regions, outline), policy, outline);
+}
+
+Plan make_plan(Choices choices, const Policy& policy, const Outline& outline) {
+  check(!std::holds_alternative<policy::Given>(policy.kind), "choices take the place of a policy's kind");
+  return finished(ordered(std::move(choices), policy, outline), policy, outline);
 }
 
 }  // namespace tidemark

@@ -58,10 +58,14 @@ class LevelSearch {
     std::vector<Level> out;
     for (const auto& [name, kind] : kinds) {
       try {
-        Level level{name, choose(kind, evaluator_.model()).ops[first]};
-        if (level.choices.size() == ops) out.push_back(std::move(level));
+        Policy policy = evaluator_.scenario().policy;
+        policy.kind = kind;
+        Level level{name, choose(kind, evaluator_.model(), views_run_along(policy)).ops[first]};
+        if (level.choices.size() != ops) continue;
+        (void)mixed(level, 1, nullptr, 0);
+        out.push_back(std::move(level));
       } catch (const InputError&) {
-        continue;  // the pattern matches nothing in this model
+        continue;  // the pattern matches nothing in this model, or the rest of the policy does not take such choices
       }
     }
     return out;

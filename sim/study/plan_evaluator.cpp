@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "tidemark/engine/simulate.hpp"
-#include "tidemark/plan/order.hpp"
 #include "tidemark/step/op_times.hpp"
 #include "tidemark/study/pipeline.hpp"
 
@@ -66,7 +65,9 @@ Plan PlanEvaluator::plan_of(const Choices& choices, RecomputeSchedule schedule) 
   Policy policy = scenario_.policy;
   policy.kind = policy::None{};
   policy.schedule = schedule;
-  return put_in_order(choices, policy, outline_);
+  if (schedule != RecomputeSchedule::on_grad_of) policy.on_grad_of.clear();
+  if (schedule != RecomputeSchedule::per_segment) policy.nested.clear();
+  return make_plan(choices, policy, outline_);
 }
 
 }  // namespace tidemark

@@ -154,8 +154,7 @@ class Planning {
     };
     if (kind_ == Kind::program) {
       for (const std::string& framework : frameworks())
-        for (const Expression& expression : expressions(framework, evaluator_.model()))
-          try_policy("search", expression.kind, expression.words);
+        for (const Expression& expression : expressions(framework, evaluator_.model())) try_expression(expression);
       return search_levels(evaluator_, budget_, offer);
     }
     search_layers(evaluator_, budget_, 1000, offer);
@@ -172,6 +171,17 @@ class Planning {
   }
   void try_policy(const std::string& method, const PolicyKind& kind, std::string words, std::string express = "") {
     try_plan(method, evaluator_.plan_of(kind), std::move(words), std::move(express));
+  }
+  /// In the search for any plan, what the rest of the policy does not take (kept results, when checkpointing is
+  /// re-entrant) is none.
+  void try_expression(const Expression& expression) {
+    Plan plan;
+    try {
+      plan = evaluator_.plan_of(expression.kind);
+    } catch (const InputError&) {
+      return;
+    }
+    try_plan("search", std::move(plan), expression.words);
   }
   /// A schedule may rest on what rotor's convention lets go and the scenario's does not: then it is no plan here.
   void try_sequence(const std::string& method, const std::string& sequence) {
@@ -233,16 +243,20 @@ class Planning {
     const auto* layers = std::get_if<LayerGraph>(&evaluator_.scenario().model);
     const std::vector<std::int64_t> worth = worth_of(evaluator_.model(), layers);
     const Bytes all = saved_by_blocks(evaluator_.model());
+    // A framework that carries the plan out says itself when it recomputes.
+    const bool up_front = evaluator_.scenario().policy.checkpointing.kind == Checkpointing::Kind::direct;
+    const std::string again = std::string(", all else runs again ") + (up_front ? "up front" : "in its turn");
     for (int tenths = 10; tenths >= 0; --tenths) {
       const Bytes most{static_cast<std::int64_t>(Int128{all.count} * tenths / 10)};
       const SavedChoice choice = knapsack(evaluator_.model(), worth, most);
-      Plan plan = evaluator_.plan_of(choice.choices, RecomputeSchedule::up_front);
+      Plan plan =
+          evaluator_.plan_of(choice.choices, up_front ? RecomputeSchedule::up_front : RecomputeSchedule::per_segment);
       const PlanCost cost = evaluator_.cost(plan);
       const std::string kept = pretty(choice.saved) + " of " + pretty(all) + " saved";
       answer_.notes.push_back("knapsack " + std::string(tenths == 10 ? "1.0" : "0." + std::to_string(tenths)) + ": " +
                               kept + ", peak " + pretty(cost.peak) +
                               (cost.peak <= budget_ ? "" : ", above the budget"));
-      consider({"knapsack", "a knapsack keeps " + kept + ", all else runs again up front", "", std::move(plan), cost});
+      consider({"knapsack", "a knapsack keeps " + kept + again, "", std::move(plan), cost});
     }
   }
 

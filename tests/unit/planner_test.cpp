@@ -221,6 +221,68 @@ TEST_CASE("planners: every method, every budget: the referee, the peak, the time
   CHECK(planned > 60);
 }
 
+TEST_CASE("planners: under a framework's checkpointing every method's plans run as predicted") {
+  const auto llama = [](const std::string& profile, const std::string& checkpointing) {
+    return parse_scenario("profile: " + profile +
+                              "\nmodel: {family: transformer, model_type: llama, layers: 2, hidden: 64, heads: 4, "
+                              "kv_heads: 2, ffn_hidden: 128, vocab: 100, attention: sdpa}\n"
+                              "batch: {size: 1, sequence: 256}\ndevice: h100-80gb\n"
+                              "policy: {kind: none, checkpointing: {kind: " +
+                              checkpointing + "}}\n",
+                          "t.yaml");
+  };
+  int planned = 0;
+  for (const std::string profile : {"torchtitan", "pytorch-cuda", "pytorch-2.6-cpu"})
+    for (const std::string checkpointing : {"nonreentrant", "nonreentrant, early_stop: false", "reentrant"})
+      for (const std::string method : {"auto", "uniform", "block", "chen", "knapsack", "search"})
+        for (const int percent : {0, 60}) {
+          const std::string name = method + ", " + profile + ", " + checkpointing + ", " + std::to_string(percent);
+          CAPTURE(name);
+          const Scenario scenario = llama(profile, checkpointing);
+          Scenario full = scenario;
+          full.policy.kind = policy::Full{};
+          const Bytes most = run(scenario).timeline.peak, least = run(full).timeline.peak;
+          REQUIRE(least < most);
+          const Bytes budget{least.count + (most - least).count * percent / 100};
+          const PlanAnswer answer = find_plan(scenario, budget, {.method = method});
+          if (!answer.best) continue;
+          ++planned;
+          CHECK(answer.best->plan.checkpointing == scenario.policy.checkpointing);
+          Scenario again = scenario;
+          again.policy = {};
+          again.policy.kind =
+              policy::Given{parse_plan(write_plan(answer.best->plan, answer.outline), "plan.yaml", answer.outline)};
+          const Run result = run(again);
+          CHECK(result.timeline.peak == answer.best->cost.peak);
+          CHECK(result.timeline.peak <= budget);
+          CHECK(result.timeline.end == answer.best->cost.time);
+          CHECK(!referee(result.step, result.timeline));
+        }
+  CHECK(planned > 60);
+}
+
+/// Each is a region of its own: none takes what another one makes again.
+TEST_CASE("checkpointed functions of one block run as a policy, and as its plan") {
+  for (const std::string checkpointing : {"nonreentrant", "reentrant"}) {
+    CAPTURE(checkpointing);
+    Scenario scenario = parse_scenario(
+        "profile: torchtitan\nmodel: {family: transformer, model_type: llama, layers: 2, hidden: 64, heads: 4, "
+        "kv_heads: 2, ffn_hidden: 128, vocab: 100, attention: sdpa}\nbatch: {size: 1, sequence: 64}\n"
+        "policy: {kind: selective, recompute: [core_attn, mlp], checkpointing: {kind: " +
+            checkpointing + "}}\n",
+        "t.yaml");
+    const auto flops_again = [&](const std::vector<std::string>& modules) {
+      std::get<policy::Selective>(scenario.policy.kind).recompute = modules;
+      const Run result = run(scenario);
+      CHECK(!referee(result.step, result.timeline));
+      std::int64_t flops = 0;
+      for (const StepOp& op : result.step.ops) flops += op.phase == Phase::recompute ? op.flops : 0;
+      return flops;
+    };
+    CHECK(flops_again({"core_attn", "mlp"}) == flops_again({"core_attn"}) + flops_again({"mlp"}));
+  }
+}
+
 TEST_CASE("planners: where nothing fits, every method of chains names the same least budget and what binds there") {
   for (const std::string& method : plan_methods()) {
     CAPTURE(method);

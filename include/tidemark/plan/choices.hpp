@@ -43,4 +43,9 @@ Choices choose(const PolicyKind& kind, const Outline& outline, bool views_along 
 Choices choose(const PolicyKind& kind, const std::vector<BlockRegion>& regions, const Outline& outline,
                bool views_along = true);
 
+/// A framework's functions end where they are written: a view of their result is not theirs.
+bool views_run_along(const Policy& policy);
+/// Choices in place of those that the policy's kind would make; the policy says the rest, as for its own.
+Plan make_plan(Choices choices, const Policy& policy, const Outline& outline);
+
 }  // namespace tidemark

@@ -63,7 +63,7 @@ def bert_cases(rows):
         yield Case(f"batch {row['micro_batch']} x {row['accumulate']}, {row['precision']}, checkpointing "
                    f"{row['checkpointing']}", float(row["nvidia_smi"]), scenario,
                    lambda result: result.summary["reserved_peak_bytes"] / MIB + 1343,
-                   note="" if explained else "2.7 GiB are not named", bounded=explained)
+                   note="" if explained else "2.5 GiB more than ours", bounded=explained)
 
 
 ACCELERATE = {"family": "transformer", "model_type": "llama", "layers": 24, "hidden": 2048, "heads": 16,

@@ -143,9 +143,8 @@ StageChunks lower_chunks(const Scenario& scenario) {
     out.chunks[c] = lower_chunk(scenario, c, policy, costs[c]);
   });
   if (is_searched(pipeline.schedule))
-    out.schedule = make_schedule(
-        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
-        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, out.chunks.front().output_bytes));
+    out.schedule = make_schedule(pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
+                                 mean_transfer(pipeline.transfers, pipeline.stages, out.chunks.front().output_bytes));
   return out;
 }
 

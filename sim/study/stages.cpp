@@ -73,7 +73,8 @@ void add_saved(const LayerGraph& part, PassCosts& costs) {
 /// Lowers one chunk.
 class ChunkLowering {
  public:
-  explicit ChunkLowering(const Scenario& scenario) : scenario_(scenario), kernels_(scenario.training.profile.kernels) {}
+  explicit ChunkLowering(const Scenario& scenario)
+      : scenario_(scenario), kernels_(scenario.training.profile.kernels, scenario.training.pytorch) {}
 
   ChunkStep lower(const BlockRange& range, const Policy& policy, PassCosts& costs) const {
     const bool splits = scenario_.pipeline->splits_backward();

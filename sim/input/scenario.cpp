@@ -276,7 +276,7 @@ class ScenarioReader {
     if (const auto map = sub("batch"))
       if (const auto target = map->optional("target"))
         target->fail(fmt::format("'target' has no meaning for model_type '{}'", read.spec.model_type));
-    if (!read.spec.rotary && sequence > read.spec.max_positions)
+    if (has_position_table(read.spec) && sequence > read.spec.max_positions)
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
                                           read.spec.max_positions));
     if (read.sliding_window && sequence > *read.sliding_window && read.spec.attention != "eager")

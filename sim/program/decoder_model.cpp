@@ -119,10 +119,6 @@ void check_settings(const TransformerSpec& spec) {
   check_probability("residual_dropout", spec.residual_dropout);
 }
 
-bool has_position_table(const TransformerSpec& spec) {
-  return !spec.rotary && spec.image.size == 0 && spec.both.decoder_layers == 0;
-}
-
 /// The spec with what is left open filled, once it is known to make sense.
 TransformerSpec checked(TransformerSpec spec) {
   check_sizes(spec);
@@ -155,6 +151,11 @@ void check_training(const TransformerSpec& spec, const Training& training) {
   check_positive("batch size", training.batch.size);
   check_positive("sequence", training.batch.sequence);
   check_positive("loss.chunks", training.loss.chunks);
+  if ((spec.alibi || spec.embedding_norm) && training.profile.model_code != "megatron")
+    refuse("positions 'alibi' and 'embedding_norm' are for model_code megatron");
+  if (spec.alibi && spec.attention != "eager")
+    refuse("positions 'alibi' needs attention: eager, as its scores have biases");
+  if (spec.embedding_norm && training.shards.sequence) refuse("'embedding_norm' with shared tokens is not simulated");
   if (spec.head != "lm" && (training.loss.chunks > 1 || training.loss.fused))
     refuse("'loss' in chunks or fused is for head lm, not " + spec.head);
   const bool both = spec.both.decoder_layers > 0;
@@ -250,7 +251,11 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
   parts.push_back(x);
   // PEFT with checkpointing: enable_input_require_grads. Regions have no trained input else.
   if (!d.tensor(x).requires_grad && d.training.lora.input_requires_grad) d.program.make_leaf(x);
-  if (!d.spec.rotary) {
+  if (d.spec.embedding_norm) {  // VocabParallelEmbedding.forward
+    x = norm(d, "embedding_norm", x);
+    parts.push_back(x);
+  }
+  if (has_position_table(d.spec)) {
     if (!megatron) ids.positions = d.batch_input("position_ids", {1, d.sequence}, DType::int64);
     const Shape position_rows = {megatron ? d.batch : 1, d.sequence, d.spec.hidden};
     const TensorId table = d.weight("positions.weight", {d.spec.max_positions, d.spec.hidden});
@@ -260,8 +265,8 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
     parts.push_back(positions);
   }
   if (d.habits.scales_embedding) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
-  if (d.habits.multipliers) parts.back() = x;                // GraniteModel.forward binds its name anew
-  const bool scattered = d.divides_tokens && d.spec.rotary;  // by the look-up
+  if (d.habits.multipliers) parts.back() = x;                              // GraniteModel.forward binds its name anew
+  const bool scattered = d.divides_tokens && !has_position_table(d.spec);  // by the look-up
   if (megatron && !scattered) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
   if (d.divides_tokens && !scattered) {
     own.push_back(x);

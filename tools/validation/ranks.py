@@ -2,11 +2,11 @@
 
 Tables `on_request` take minutes and hold no bound: they report. Nothing is fitted to them.
 """
-from cases import Case, Table, exact
+from cases import Case, Table, exact, median_within
 from trained_from_scratch import CI_MODEL
 
-# bigscience, experiments/tr3m-1B3.md: CUDA's context
-CONTEXT = 1113 << 20
+# CUDA's context: bigscience, experiments/tr3m-1B3.md, of a V100; train/tr11-176B-ml/chronicles-prequel.md, of an A100
+CONTEXT = {"v100": 1113, "a100": 1573}
 
 
 def even(layers, stages):
@@ -35,38 +35,41 @@ def stage_cases(rows):
 
 
 def deepspeed(model, row, layers, policy, device, capacity):
-    """Megatron-DeepSpeed in fp16 with ZeRO 1; a first stage holds no more micro-batches than there are stages."""
+    """Megatron-DeepSpeed in fp16 with ZeRO 1. Dropouts are its arguments' defaults (megatron/arguments.py)."""
     stages, micro, data = int(row["pipeline"]), int(row["micro_batch"]), int(row["data"])
-    return {"profile": "megatron", "model": {"family": "transformer", "model_type": "gpt2", **model},
+    return {"profile": "megatron-deepspeed",
+            "model": {"family": "transformer", "model_type": "gpt2", "dropout": 0.1, "embedding_norm": True, **model},
             "batch": {"size": micro, "sequence": 2048},
             "dtype": {"parameters": "float16", "compute": "float16", "gradients": "float16", "master": "float32"},
             "optimizer": {"kind": "adam", "fused": True}, "policy": policy,
             "allocator": "cuda_caching",
-            "device": {"name": device, "capacity": capacity, "non_torch": "1113 MiB"},
+            "device": {"name": device, "capacity": capacity, "non_torch": f"{CONTEXT[device]} MiB"},
             "parallel": {"tensor": int(row["tensor"]), "pipeline": stages, "layers_per_chunk": even(layers, stages),
-                         "micro_batches": max(stages, 2), "data": data, "sharding": "zero1", "stage": 0}}
+                         "micro_batches": 2 * max(stages, 2),  # every further one is like those of the second half
+                         "data": data, "sharding": "zero1", "stage": 0}}
 
 
-def taken(result):
-    return ((result.summary["reserved_peak_bytes"] or 0) + CONTEXT) / 1e9
+def taken(device):
+    """As nvidia-smi prints it, in MiB; "GB" in these sources is read as a thousand of them."""
+    return lambda result: (result.summary["reserved_peak_bytes"] / (1 << 20) + CONTEXT[device]) / 1000
 
 
 def bloom_cases(rows):
     for row in rows:
         layers = int(row["layers"])
         model = {"layers": layers, "hidden": int(row["hidden"]), "heads": int(row["heads"]), "vocab": int(row["vocab"]),
-                 "max_positions": 2048, "dropout": 0, "tied_embeddings": True, "activation": "gelu", "attention": "eager"}
+                 "positions": "alibi", "tied_embeddings": True, "activation": "gelu", "attention": "eager"}
         name = " ".join(f"{key} {row[key]}" for key in ("layers", "hidden", "heads", "data", "tensor", "pipeline", "micro_batch"))
-        yield Case(name, float(row["memory_GB"]), deepspeed(model, row, layers, "full", "a100", "80 GiB"), taken)
+        yield Case(name, float(row["memory_GB"]), deepspeed(model, row, layers, "full", "a100", "80 GiB"), taken("a100"))
 
 
 def small_bigscience_cases(rows):
     for row in rows:
-        model = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 50304, "max_positions": 2048, "dropout": 0.1,
+        model = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 50304, "max_positions": 2048,
                  "tied_embeddings": True, "activation": "gelu", "attention": "eager"}
         name = " ".join(f"{key} {row[key]}" for key in ("gpu", "data", "tensor", "pipeline", "micro_batch", "policy"))
         yield Case(name, float(row["memory_GB"]),
-                   deepspeed(model, row, 24, row["policy"], "v100", f"{row['gpu'][:2]} GiB"), taken)
+                   deepspeed(model, row, 24, row["policy"], "v100", f"{row['gpu'][:2]} GiB"), taken("v100"))
 
 
 def time_cases(rows):
@@ -101,10 +104,10 @@ def reported(_):
 TABLES = [
     Table("megatron-stages", "Megatron-LM's CI model in pipeline stages: the last one's rise over its end", "0 B",
           "megatron_pipeline_runs.csv", stage_cases, exact),
-    Table("bloom", "BLOOM's trial runs: memory of the first stage's ranks, as nvidia-smi says", "none, reported",
-          "bloom_prequel.csv", bloom_cases, reported, unit="GB", on_request=True),
+    Table("bloom", "BLOOM's trial runs: memory of the first stage's ranks, as nvidia-smi says", "median 5 %",
+          "bloom_prequel.csv", bloom_cases, median_within(0.05), unit="thousand MiB"),
     Table("bigscience-1b3", "A GPT of 1.3 billion on 8 V100, as nvidia-smi says", "none, reported",
-          "bigscience_1b3.csv", small_bigscience_cases, reported, unit="GB", on_request=True),
+          "bigscience_1b3.csv", small_bigscience_cases, reported, unit="thousand MiB"),
     Table("tensor-times", "Korthikanti et al. 2022, tables 4 and 5: times of the 22B model", "none, reported",
           "korthikanti_times.csv", time_cases, reported, unit="ms", on_request=True),
 ]

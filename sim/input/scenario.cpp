@@ -262,6 +262,7 @@ class ScenarioReader {
   TransformerSpec transformer(const YamlMap& model) const {
     TransformerModel read = read_transformer(model);
     read.spec.flops_convention = out_.flops_convention;
+    check_megatron_parts(read.spec, model);
     const std::int64_t sequence = out_.training.batch.sequence;
     const SourceLoc where = sequence_place();
     if (read.spec.image.size > 0) {
@@ -284,6 +285,18 @@ class ScenarioReader {
                                           "modelled for attention: eager only",
                                           sequence, *read.sliding_window));
     return read.spec;
+  }
+
+  /// Parts of a model that only Megatron's code has here.
+  void check_megatron_parts(const TransformerSpec& spec, const YamlMap& model) const {
+    const std::string& code = out_.training.profile.model_code;
+    if (spec.alibi && code != "megatron")
+      model.optional("positions")->fail(fmt::format("'alibi' is simulated for model_code megatron, not {}", code));
+    if (spec.embedding_norm && code != "megatron")
+      model.optional("embedding_norm")
+          ->fail(fmt::format("'embedding_norm' is simulated for model_code megatron, not {}", code));
+    if (spec.alibi && spec.attention != "eager")
+      model.optional("attention")->fail("positions 'alibi' need attention: eager, as scores have biases");
   }
 
   SourceLoc sequence_place() const {

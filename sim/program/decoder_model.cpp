@@ -151,11 +151,6 @@ void check_training(const TransformerSpec& spec, const Training& training) {
   check_positive("batch size", training.batch.size);
   check_positive("sequence", training.batch.sequence);
   check_positive("loss.chunks", training.loss.chunks);
-  if ((spec.alibi || spec.embedding_norm) && training.profile.model_code != "megatron")
-    refuse("positions 'alibi' and 'embedding_norm' are for model_code megatron");
-  if (spec.alibi && spec.attention != "eager")
-    refuse("positions 'alibi' needs attention: eager, as its scores have biases");
-  if (spec.embedding_norm && training.shards.sequence) refuse("'embedding_norm' with shared tokens is not simulated");
   if (spec.head != "lm" && (training.loss.chunks > 1 || training.loss.fused))
     refuse("'loss' in chunks or fused is for head lm, not " + spec.head);
   const bool both = spec.both.decoder_layers > 0;

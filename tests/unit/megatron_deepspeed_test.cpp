@@ -54,7 +54,7 @@ TEST_CASE("megatron-deepspeed: the norm keeps the words' rows and two numbers a 
   const auto kept = [](const std::string& model) {
     const Run result = run(parse_scenario(bloom("megatron-deepspeed", model), "s.yaml"));
     std::int64_t bytes = 0;
-    for (const Storage& storage : result.step.storages)
+    for (const StepStorage& storage : result.step.storages)
       if (storage.category == Category::activation) bytes += storage.bytes.count;
     return bytes;
   };
@@ -71,18 +71,23 @@ TEST_CASE("megatron-deepspeed: states are there before the first step") {
 
 TEST_CASE("megatron-deepspeed: what only Megatron's code has is refused elsewhere") {
   struct Case {
-    std::string name, profile, model, message;
+    std::string name, profile, model, shards, message;
   };
-  const std::string only = "error: transformer: positions 'alibi' and 'embedding_norm' are for model_code megatron";
   for (const Case& c :
-       {Case{"ALiBi", "{preset: pytorch-cuda, kernels: cuda-sm80}", ", positions: alibi", only},
-        Case{"the norm", "pytorch-cuda", ", embedding_norm: true", only},
-        Case{"ALiBi without scores", "megatron-deepspeed", ", positions: alibi, attention: flash",
-             "error: transformer: positions 'alibi' needs attention: eager, as its scores have biases"}}) {
+       {Case{"ALiBi", "torchtitan", ", attention: eager, positions: alibi", "",
+             "s.yaml:3:88: error: 'alibi' is simulated for model_code megatron, not torchtitan"},
+        Case{"the norm", "torchtitan", ", attention: eager, embedding_norm: true", "",
+             "s.yaml:3:93: error: 'embedding_norm' is simulated for model_code megatron, not torchtitan"},
+        Case{"ALiBi without scores", "megatron", ", positions: alibi, attention: flash", "",
+             "s.yaml:3:88: error: positions 'alibi' need attention: eager, as scores have biases"},
+        Case{"the norm among ranks that share tokens", "megatron", ", attention: eager, embedding_norm: true",
+             "parallel: {tensor: 2, sequence: true}\n",
+             "s.yaml:5:33: error: shared tokens of a model with 'embedding_norm' are not simulated"}}) {
     CAPTURE(c.name);
-    std::string text = bloom(c.profile, c.model);
-    if (c.model.find("flash") != std::string::npos) text.erase(text.find(", attention: eager"), 18);
-    text.erase(text.find("parallel:"));
-    CHECK_THROWS_WITH_AS(run(parse_scenario(text, "s.yaml")), c.message.c_str(), InputError);
+    const std::string text = "profile: " + c.profile +
+                             "\nmodel: {family: transformer, model_type: gpt2, layers: 2, hidden: 64, heads: 8,\n"
+                             "        vocab: 1024, max_positions: 32, activation: gelu" +
+                             c.model + "}\nbatch: {size: 2, sequence: 32}\n" + c.shards;
+    CHECK_THROWS_WITH_AS(parse_scenario(text, "s.yaml"), c.message.c_str(), InputError);
   }
 }

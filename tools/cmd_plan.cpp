@@ -2,6 +2,7 @@
 #include <string>
 
 #include "commands.hpp"
+#include "plan_stages.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/plan_file.hpp"
 #include "tidemark/input/scenario.hpp"
@@ -119,10 +120,10 @@ int frontier(const Scenario& scenario, const PlanOptions& options, const PlanSet
 
 int plan_command(const PlanOptions& options) {
   Scenario scenario = read_scenario(options.scenario, options.sets);
-  if (scenario.pipeline)
-    throw InputError("plan knows one device; leave 'parallel' out, or try a policy a stage in 'stage_policies'");
   PlanSettings settings{.method = options.method, .express = options.express, .heuristic = options.heuristic};
   if (!options.time_limit.empty()) settings.seconds = seconds_of(options.time_limit);
+  if (!options.frontier.empty() && scenario.pipeline)
+    throw InputError("--frontier is of one device; a pipeline's stages are planned for one --budget");
   if (!options.frontier.empty()) return frontier(scenario, options, settings);
   if (!options.budget.empty()) {
     scenario.budget = parse_bytes(options.budget);
@@ -133,6 +134,7 @@ int plan_command(const PlanOptions& options) {
   if (!scenario.budget && device) scenario.budget = *device;
   if (!scenario.budget) throw InputError("plan needs a budget: --budget SIZE, 'budget' or a device in the scenario");
   *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
+  if (scenario.pipeline) return plan_stages(scenario, options);
   const PlanAnswer answer = find_plan(scenario, *scenario.budget, settings);
   if (!answer.best) {
     print(nothing_fits(answer, *scenario.budget));

@@ -4,10 +4,10 @@
 
 #include <numeric>
 
-#include "tidemark/input/policy_reader.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/schedule_file.hpp"
 #include "tidemark/input/settings.hpp"
+#include "tidemark/input/stage_policies.hpp"
 #include "tidemark/input/yaml_map.hpp"
 
 namespace tidemark {
@@ -145,16 +145,15 @@ class ParallelReader {
   }
 
   void read_policies() {
-    const auto field = map_.optional("stage_policies");
-    if (!field) return;
-    for (const Field& item : items(*field)) {
-      const PolicyRequest request = read_policy(expanded(item.value, "policy"));
-      if (!request.plan_file.empty()) item.fail("a stage's policy cannot be a plan's file; expected a rule");
-      out_.policies.push_back(request.policy);
-    }
+    const auto list = map_.optional("stage_policies");
+    const auto file = map_.optional("stage_policies_file");
+    if (list && file) file->fail("'stage_policies' and 'stage_policies_file' are both given; expected one of the two");
+    if (!list && !file) return;
+    const Field& field = list ? *list : *file;
+    out_.policies = list ? stage_policies(field) : read_stage_policies(path(field));
     if (out_.policies.size() != static_cast<std::size_t>(out_.stages))
-      field->fail(fmt::format("'stage_policies' has {} entries; expected one for each of the {} stages",
-                              out_.policies.size(), out_.stages));
+      field.fail(fmt::format("'{}' has {} entries; expected one for each of the {} stages", field.key->name,
+                             out_.policies.size(), out_.stages));
   }
 
   void read_shown() {

@@ -324,8 +324,9 @@ class ScenarioReader {
   }
 
   void refuse_pipeline(const YamlMap& map) const {
-    for (const std::string_view key : {"pipeline", "virtual", "layers_per_chunk", "schedule", "schedule_file",
-                                       "micro_batches", "transfer_time", "transfer_bandwidth", "stage_policies"})
+    for (const std::string_view key :
+         {"pipeline", "virtual", "layers_per_chunk", "schedule", "schedule_file", "micro_batches", "transfer_time",
+          "transfer_bandwidth", "stage_policies", "stage_policies_file"})
       if (const auto field = map.optional(key))
         field->fail(fmt::format("'{}' is not simulated together with sharding fsdp1 and fsdp2", key));
   }

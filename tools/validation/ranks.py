@@ -42,7 +42,7 @@ def deepspeed(model, row, layers, policy, device, capacity):
             "allocator": "cuda_caching",
             "device": {"name": device, "capacity": capacity, "non_torch": f"{CONTEXT[device]} MiB"},
             "parallel": {"tensor": int(row["tensor"]), "pipeline": stages, "layers_per_chunk": even(layers, stages),
-                         "micro_batches": 2 * max(stages, 2),  # every further one is like those of the second half
+                         "micro_batches": max(stages, 2) + 2,  # every further one is like the last but two
                          "data": data, "sharding": "zero1", "stage": 0}}
 
 

@@ -271,6 +271,7 @@ class ScenarioReader {
   TransformerSpec transformer(const YamlMap& model) const {
     TransformerModel read = read_transformer(model);
     read.spec.flops_convention = out_.flops_convention;
+    check_megatron_parts(read.spec, model);
     const std::int64_t sequence = out_.training.batch.sequence;
     const SourceLoc where = sequence_place();
     if (read.spec.image.size > 0) {
@@ -285,7 +286,7 @@ class ScenarioReader {
     if (const auto map = sub("batch"))
       if (const auto target = map->optional("target"))
         target->fail(fmt::format("'target' has no meaning for model_type '{}'", read.spec.model_type));
-    if (!read.spec.rotary && sequence > read.spec.max_positions)
+    if (has_position_table(read.spec) && sequence > read.spec.max_positions)
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
                                           read.spec.max_positions));
     if (read.sliding_window && sequence > *read.sliding_window && read.spec.attention != "eager")
@@ -293,6 +294,18 @@ class ScenarioReader {
                                           "modelled for attention: eager only",
                                           sequence, *read.sliding_window));
     return read.spec;
+  }
+
+  /// Parts of a model that only Megatron's code has here.
+  void check_megatron_parts(const TransformerSpec& spec, const YamlMap& model) const {
+    const std::string& code = out_.training.profile.model_code;
+    if (spec.alibi && code != "megatron")
+      model.optional("positions")->fail(fmt::format("'alibi' is simulated for model_code megatron, not {}", code));
+    if (spec.embedding_norm && code != "megatron")
+      model.optional("embedding_norm")
+          ->fail(fmt::format("'embedding_norm' is simulated for model_code megatron, not {}", code));
+    if (spec.alibi && spec.attention != "eager")
+      model.optional("attention")->fail("positions 'alibi' need attention: eager, as scores have biases");
   }
 
   SourceLoc sequence_place() const {

@@ -86,6 +86,8 @@ class ShardReader {
     if (out_.tensor == 1)
       map_.optional("sequence")->fail("'sequence' divides tokens among tensor-parallel ranks; expected tensor above 1");
     divides("tensor", training_.batch.sequence / out_.context, "tokens of a rank's sequence", out_.tensor);
+    if (spec_->embedding_norm)
+      map_.optional("sequence")->fail("shared tokens of a model with 'embedding_norm' are not simulated");
   }
 
   /// Each rank takes a chunk from the front of a sequence and one from its end, so that causal attention is balanced.

@@ -94,7 +94,8 @@ void Decoder::ends_scope(TensorId id) {
 }
 
 TensorId Decoder::batch_input(std::string part, Shape shape, DType dtype) {
-  if (training.profile.loop != "megatron") return program.input(std::move(part), std::move(shape), dtype);
+  if (training.profile.loop != "megatron" && training.profile.loop != "deepspeed")
+    return program.input(std::move(part), std::move(shape), dtype);
   return program.batch_input(std::move(part), std::move(shape), dtype);
 }
 

@@ -177,7 +177,7 @@ TEST_CASE("bad input: keys that this family cannot use") {
        "s.yaml:2:52: error: 'max_split_size_mb' must be a whole number above 20, not '20'"},
       {"an unknown profile", gpt2 + "profile: pytorch_cuda",
        "s.yaml:2:10: error: 'preset' must be one of ideal, reference, pytorch-1.13-cpu, pytorch-2.6-cpu, pytorch-cuda, "
-       "megatron, torchtitan, llm.c, not 'pytorch_cuda'; did "
+       "megatron, megatron-deepspeed, torchtitan, llm.c, not 'pytorch_cuda'; did "
        "you mean 'pytorch-cuda'?"},
       {"a pipeline of an mlp", "model: {family: mlp}\nparallel: {pipeline: 2}",
        "s.yaml:2:11: error: 'parallel' is for the families chain and transformer so far, not 'mlp'"},

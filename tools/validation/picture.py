@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
 COLORS = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e8a33d", "#5e6773", "#3f9e6b", "#9c755f"]
 MARKS = "os^vDPH*"
-BYTES = {"B": 1, "MiB": 1 << 20, "GiB": 1 << 30, "GB": 10**9, "MB": 10**6}
+BYTES = {"B": 1, "MiB": 1 << 20, "thousand MiB": 1000 << 20, "GiB": 1 << 30, "GB": 10**9, "MB": 10**6}
 
 
 def draw(path, results):

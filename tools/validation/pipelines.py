@@ -98,14 +98,16 @@ FULLEST = {("1.5B", "zb_1p"): 7, ("1.5B", "zb_2p"): 0, ("14.6B", "zb_2p"): 2}
 
 
 def memory_cases(rows):
-    """Of the rows that differ in the number of micro-batches alone the paper's memory is the same: the first stands."""
+    """Of table 4's rows that differ in the number of micro-batches alone the paper's memory is the same: the first
+    stands. Table 12 has fewer of them than a stage could hold."""
     seen = set()
     for row in rows:
+        few = row["table"] == "12"
         setting = row["model"], row["schedule"]
-        if row["table"] != "4" or setting in seen:
+        if not few and (row["table"] != "4" or setting in seen):
             continue
         seen.add(setting)
-        stage = FULLEST.get(setting, 1)
+        stage = 1 if few else FULLEST.get(setting, 1)
         scenario = model(row)
         scenario["parallel"]["stage"] = stage
 
@@ -114,7 +116,10 @@ def memory_cases(rows):
                 raise ValueError(f"the fullest stage is {result.summary['worst_stage']}, not {stage}")
             return result.summary["reserved_peak_bytes"] / GIB
 
-        yield Case(name(row), float(row["memory"]), scenario, reserved, note=f"stage {stage} is the fullest")
+        odd = few and (row["model"], row["micro_batches"], row["schedule"]) == ("14.6B", "4", "1f1b")
+        yield Case(name(row), float(row["memory"]), scenario, reserved, bounded=not odd,
+                   note="printed as a GB less than zb_2p, which holds as many micro-batches" if odd
+                   else f"stage {stage} is the fullest")
 
 
 TABLES = [

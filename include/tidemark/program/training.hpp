@@ -19,7 +19,7 @@ struct Profile {
   std::string runtime = "ideal";  // ideal, reference, pytorch-1.13, pytorch-2.6
   std::string kernels = "ideal";  // ideal, reference, cpu-1.13, cpu-2.6, cuda-sm80, cuda-sm90, transformer-engine
   std::string model_code = "reference";  // reference, huggingface, megatron, torchtitan, llm.c
-  std::string loop = "plain";            // plain, huggingface, megatron, torchtitan
+  std::string loop = "plain";            // plain, huggingface, megatron, torchtitan, deepspeed
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 /// The preset of that name; nothing when there is none.

@@ -17,6 +17,7 @@ struct OptimizerHabits {
   int adam_decays = 1;              // moments decayed by a scalar product: both in 1.13; 2.x interpolates the first
   bool foreach_sum_is_new = false;  // multi-tensor Adam adds epsilon into a second list, up to 2.0
   ClippingForm clipping = ClippingForm::per_tensor;
+  bool states_first = false;  // made before the first step (DeepSpeed: stage_1_and_2.py, initialize_optimizer_states)
   friend bool operator==(const OptimizerHabits&, const OptimizerHabits&) = default;
 };
 OptimizerHabits optimizer_habits(const Training& training);

@@ -177,7 +177,7 @@ std::vector<Key> program_keys() {
           {"layers", Type::program, "", "Layers in order, each with its ops.", {}, "program layer"},
           {"loss", Type::text, "", "The tensor that backward starts from."},
           {"loss_gradient", Type::text, "ones", "An input given as the loss's gradient."},
-          {"logits", Type::text, "none", "What `loop.logits_held` holds through backward."}};
+          {"logits", Type::texts, "none", "Tensors that `loop.logits_held` holds through backward."}};
 }
 
 Block program_model_block() {

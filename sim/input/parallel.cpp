@@ -135,6 +135,7 @@ class ParallelReader {
   void read_transfers() {
     out_.transfers.time = map_.get("transfer_time", time, Nanos{});
     out_.transfers.bandwidth = map_.get("transfer_bandwidth", byte_rate, 0.0);
+    read_nodes();
     out_.transfers.free_outputs = map_.get("free_outputs", boolean, model_.frees_outputs);
     out_.transfers.blocking = map_.get("blocking_transfers", boolean, false);
     if (const auto field = map_.optional("turn_waits")) {
@@ -142,6 +143,21 @@ class ParallelReader {
       if (out_.schedule != "interleaved")
         field->fail("'turn_waits' is about groups of micro-batches; expected schedule interleaved");
     }
+  }
+
+  /// Between nodes transfers are as within them, where nothing else is given.
+  void read_nodes() {
+    Transfers& transfers = out_.transfers;
+    transfers.node_time = map_.get("node_transfer_time", time, transfers.time);
+    transfers.node_bandwidth = map_.get("node_transfer_bandwidth", byte_rate, transfers.bandwidth);
+    const auto field = map_.optional("stages_per_node");
+    for (const char* key : {"node_transfer_time", "node_transfer_bandwidth"})
+      if (const auto given = map_.optional(key); given && !field)
+        given->fail(fmt::format("'{}' is for transfers between nodes; expected 'stages_per_node' beside it", key));
+    if (!field) return;
+    transfers.per_node = static_cast<int>(positive_integer(*field, max_stages));
+    if (out_.stages % transfers.per_node != 0)
+      field->fail(fmt::format("{} stages do not divide into nodes of {}", out_.stages, transfers.per_node));
   }
 
   void read_policies() {

@@ -54,6 +54,7 @@ class ScenarioReader {
     read_pipeline();
     read_device_and_allocator();
     read_plan_or_policy();
+    refuse_held_cache();
     return std::move(out_);
   }
 
@@ -90,6 +91,11 @@ class ScenarioReader {
     profile.kernels = map->get("kernels", choice, profile.kernels);
     profile.model_code = map->get("model_code", choice, profile.model_code);
     profile.loop = map->get("loop", choice, profile.loop);
+    if (const auto field = map->optional("pytorch")) {
+      if (!profile.kernels.starts_with("cuda-"))
+        field->fail(fmt::format("'pytorch' is for kernels of CUDA, not {}", profile.kernels));
+      out_.training.pytorch = choice(*field);
+    }
     read_libraries(*map);
     if (of_layers() && profile != *find_profile("ideal"))
       map_.optional("profile")->fail(
@@ -183,8 +189,11 @@ class ScenarioReader {
       loss.fused = map->get("fused", boolean, loss.fused);
     }
     read_adapters();
-    if (const auto map = sub("loop"))
-      out_.training.loop.logits_held = map->get("logits_held", boolean, out_.training.loop.logits_held);
+    if (const auto map = sub("loop")) {
+      Loop& loop = out_.training.loop;
+      loop.logits_held = map->get("logits_held", boolean, loop.logits_held);
+      loop.cache_held = map->get("cache_held", boolean, loop.cache_held);
+    }
   }
 
   void read_adapters() {
@@ -346,6 +355,20 @@ class ScenarioReader {
     }
   }
 
+  /// Hugging Face's model returns a cache where checkpointing does not turn it off.
+  void refuse_held_cache() const {
+    const Loop& loop = out_.training.loop;
+    const bool returned = loop.logits_held && out_.family == "transformer" &&
+                          out_.training.profile.model_code == "huggingface" &&
+                          std::holds_alternative<policy::None>(out_.policy.kind);
+    if (loop.cache_held && !returned)
+      sub("loop")
+          ->optional("cache_held")
+          ->fail(
+              "'cache_held' is for a transformer of model_code huggingface with 'logits_held' and without a policy: "
+              "checkpointing turns the cache off");
+  }
+
   void read_plan_or_policy() {
     const auto field = map_.optional("policy");
     if (!field) return;
@@ -407,7 +430,7 @@ Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::s
 
 Outline outline(const Scenario& scenario) {
   if (const auto* graph = std::get_if<LayerGraph>(&scenario.model)) return outline(*graph);
-  const KernelSet kernels(scenario.training.profile.kernels);
+  const KernelSet kernels(scenario.training.profile.kernels, scenario.training.pytorch);
   if (const auto* program = std::get_if<Program>(&scenario.model)) return outline(*program, kernels);
   if (const auto* mlp = std::get_if<MlpSpec>(&scenario.model))
     return outline(make_mlp(*mlp, scenario.training), kernels);

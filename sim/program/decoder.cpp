@@ -71,6 +71,10 @@ void Decoder::begin_layer(const std::string& new_name, const char* type, bool is
   program.begin_layer(new_name, type, is_block);
 }
 
+bool Decoder::is_early_llama() const {
+  return is(ModelCode::huggingface) && training.transformers == "4.29" && spec.model_type == "llama";
+}
+
 bool Decoder::fuses(std::string_view part) const {
   return std::ranges::find(training.fused, part) != training.fused.end();
 }

@@ -53,6 +53,8 @@ struct Decoder {
   bool is(ModelCode c) const { return code == c; }
   /// Is that part of the model a library's kernel?
   bool fuses(std::string_view part) const;
+  /// modeling_llama.py from 4.28, its first release, to 4.29.
+  bool is_early_llama() const;
   std::string name(std::string_view part) const { return layer + "." + std::string(part); }
   const Tensor& tensor(TensorId id) const { return program.tensor(id); }
   void begin_layer(const std::string& name, const char* type, bool is_block);

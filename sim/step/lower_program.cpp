@@ -13,7 +13,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       training_(training),
       received_(received),
       runtime_(runtime_rules(training.profile.runtime)),
-      kernel_set_(training.profile.kernels),
+      kernel_set_(training.profile.kernels, training.pytorch),
       kernels_(all_kernels()),
       schedule_(schedule(program, plan, kernels_, runtime_.stops_early)),
       checkpointing_(plan.checkpointing),
@@ -22,7 +22,7 @@ ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const
       host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
-      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile)) {
+      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training)) {
   if (host_is_device_ && !schedule_.copies.empty())
     throw InputError("kernels " + training.profile.kernels +
                      " run where the host's memory is the device's; expected a plan without copies");

@@ -60,11 +60,13 @@ void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerPara
       states_[i].moments.push_back(initial(parameters[i], moment_name(optimizer_.kind, m), dtypes_.moments));
 }
 
-OptimizerHabits optimizer_habits(const Profile& profile) {
+OptimizerHabits optimizer_habits(const Training& training) {
+  const Profile& profile = training.profile;
   if (profile.kernels == "cpu-1.13")
     return {.device_scalars = true, .profiling_handle = true, .adam_decays = 2, .foreach_sum_is_new = true};
   if (profile.kernels == "cpu-2.6") return {.device_scalars = true};
-  return {.clipping = profile.loop == "megatron" ? ClippingForm::multi_tensor_norm : ClippingForm::foreach,
+  return {.foreach_sum_is_new = training.pytorch != "2.6",
+          .clipping = profile.loop == "megatron" ? ClippingForm::multi_tensor_norm : ClippingForm::foreach,
           .states_first = profile.loop == "deepspeed"};
 }
 
@@ -150,7 +152,8 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
 
 /// Multi-tensor (foreach) form, PyTorch's default on CUDA: `exp_avg_sq_sqrt = _foreach_sqrt(exp_avg_sqs)` makes one
 /// temporary a parameter for the whole (device, dtype) group; the previous group's list dies at rebinding.
-/// Source: torch/optim/adam.py, _multi_tensor_adam, 2.6; single copy confirmed by published A100 peaks.
+/// Source: torch/optim/adam.py, _multi_tensor_adam, 2.6; single copy confirmed by published A100 peaks. Up to 2.0 that
+/// of adam.py and adamw.py reads `denom = _foreach_add(exp_avg_sq_sqrt, eps)`, a second list.
 void OptimizerState::emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
                                 const std::vector<const State*>& states, std::vector<StorageId>& previous, int step) {
   StepOp op = optimizer_op(-1, step, group.front()->dtype);

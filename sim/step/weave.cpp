@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tidemark/base/device.hpp"
 #include "tidemark/base/errors.hpp"
 #include "weaver.hpp"
 
@@ -208,6 +209,19 @@ Step woven(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedul
 }
 
 }  // namespace
+
+Nanos transfer_duration(const Transfers& transfers, int from, int to, Bytes bytes) {
+  const int per_node = transfers.per_node;
+  const bool within = per_node == 0 || from / per_node == to / per_node;
+  return within ? transfers.time + copy_duration(transfers.bandwidth, bytes)
+                : transfers.node_time + copy_duration(transfers.node_bandwidth, bytes);
+}
+
+Nanos mean_transfer(const Transfers& transfers, int ranks, Bytes bytes) {
+  Nanos sum;
+  for (int r = 0; r + 1 < ranks; ++r) sum += transfer_duration(transfers, r, r + 1, bytes);
+  return ranks > 1 ? Nanos{sum.count / (ranks - 1)} : transfer_duration(transfers, 0, 0, bytes);
+}
 
 Step weave(const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule, const Transfers& transfers,
            std::vector<OpId>* begins) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "tidemark/base/device.hpp"
 #include "tidemark/base/errors.hpp"
 #include "weaver.hpp"
 
@@ -56,7 +55,7 @@ OpId Weaver::send(bool is_forward, StorageId sent) {
   const bool far = rank_of(to) != rank_of(now_.chunk);
   StepOp blank_op = blank(Stream::comm);
   if (far) {
-    blank_op.time = transfers_.time + copy_duration(transfers_.bandwidth, bytes);
+    blank_op.time = transfer_duration(transfers_, rank_of(now_.chunk), rank_of(to), bytes);
     blank_op.moved = bytes;
   }
   const OpId op = open(blank_op, is_forward ? "send_forward" : "send_backward");

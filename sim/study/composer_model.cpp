@@ -69,7 +69,7 @@ ComposerModel::ComposerModel(const Scenario& given)
       times(scenario.device),
       facts(plain_facts(given)),
       small(program_of(scenario, static_cast<std::int64_t>(small_blocks))),
-      small_outline(outline(small, KernelSet(scenario.training.profile.kernels))),
+      small_outline(outline(small, KernelSet(scenario.training.profile.kernels, scenario.training.pytorch))),
       whole(empty()),
       held(empty()) {
   if (scenario.allocator != "live") throw NotComposable{"an allocator's figures need a full simulation"};
@@ -78,7 +78,7 @@ ComposerModel::ComposerModel(const Scenario& given)
   std::tie(first_block, blocks) = blocks_of(program.layers);
   if (blocks <= small_blocks) throw NotComposable{"few blocks are simulated as fast"};
   for (const Layer& layer : program.layers) layers.push_back(layer.name);
-  const Outline all = outline(program, KernelSet(scenario.training.profile.kernels));
+  const Outline all = outline(program, KernelSet(scenario.training.profile.kernels, scenario.training.pytorch));
   std::vector<StepPart> parts;
   const std::vector<BlockRegion> none;
   const Step step = lower(scenario, program, make_plan({}, all), parts);

@@ -104,7 +104,7 @@ ChunkStep lower_chunk(const Scenario& scenario, std::size_t chunk, const Policy&
   }
   Training training = scenario.training;
   training.batch.accumulate = scenario.pipeline->micro_batches;
-  const KernelSet kernels(training.profile.kernels);
+  const KernelSet kernels(training.profile.kernels, training.pytorch);
   const TransformerChunk part = part_of(scenario, range);
   ChunkStep out = lower_chunk(part, make_plan(policy, outline(part.program, kernels)), training, splits);
   costs = costs_of(out, scenario.device);
@@ -123,7 +123,8 @@ Bytes cublas_workspace(const Scenario& scenario) {
 Outline outline_of_chunk(const Scenario& scenario, std::size_t chunk) {
   const BlockRange range = range_of(*scenario.pipeline, chunk);
   if (const auto* chain = std::get_if<LayerGraph>(&scenario.model)) return outline(part_of(*chain, range));
-  return outline(part_of(scenario, range).program, KernelSet(scenario.training.profile.kernels));
+  return outline(part_of(scenario, range).program,
+                 KernelSet(scenario.training.profile.kernels, scenario.training.pytorch));
 }
 
 ChunkStep lower_chunk(const Scenario& scenario, std::size_t chunk, const Policy& policy) {
@@ -143,9 +144,8 @@ StageChunks lower_chunks(const Scenario& scenario) {
     out.chunks[c] = lower_chunk(scenario, c, policy, costs[c]);
   });
   if (is_searched(pipeline.schedule))
-    out.schedule = make_schedule(
-        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
-        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, out.chunks.front().output_bytes));
+    out.schedule = make_schedule(pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
+                                 mean_transfer(pipeline.transfers, pipeline.stages, out.chunks.front().output_bytes));
   return out;
 }
 

@@ -106,6 +106,8 @@ RuleTable cpu_1_13_rules();
 RuleTable cpu_2_6_rules();
 /// PyTorch 2.6 on CUDA (sources, not measured).
 RuleTable cuda_rules();
+/// What CUDA's ops kept besides, up to PyTorch 1.10.
+void set_torch_1_10_rules(RuleTable& rules);
 /// Transformer Engine and Megatron-LM's fused kernels on top of CUDA's.
 RuleTable transformer_engine_rules();
 

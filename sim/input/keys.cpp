@@ -221,6 +221,8 @@ std::vector<Block> setting_blocks() {
         {"in_backward", Type::boolean, "false",
          "Each weight is updated when its gradient is whole, and the gradient freed (LOMO, torchtune)."},
         {"clip_grad_norm", Type::factor, "none", "The norm of all gradients is limited before the update."},
+        {"moments_like_weights", Type::boolean, "false",
+         "Moments in each weight's own type, as PyTorch's optimizers make them; false: `dtype.moments`."},
         {"states", Type::choice, "plain", "8bit: bitsandbytes' block-wise states of one byte.", {"plain", "8bit"}},
         {"block_size", Type::integer, "256", "8bit: states that share a scale; 2048 up to bitsandbytes 0.44."}}},
       {"loss",

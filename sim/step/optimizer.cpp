@@ -57,7 +57,7 @@ void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerPara
   if (!habits_.states_first) return;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     for (int m = 0; parameters[i].trained && m < moments_of(optimizer_.kind); ++m)
-      states_[i].moments.push_back(initial(parameters[i], moment_name(optimizer_.kind, m), dtypes_.moments));
+      states_[i].moments.push_back(initial(parameters[i], moment_name(optimizer_.kind, m), moment_type(parameters[i])));
 }
 
 OptimizerHabits optimizer_habits(const Training& training) {
@@ -94,13 +94,18 @@ StorageId OptimizerState::emit_state(Emitter& emit, const std::string& name, Byt
   return id;
 }
 
+/// torch.zeros_like(p) in every optimizer of PyTorch: of the master copy where there is one.
+DType OptimizerState::moment_type(const OptimizerParameter& p) const {
+  return optimizer_.moments_like_weights ? dtypes_.master.value_or(p.dtype) : dtypes_.moments;
+}
+
 void OptimizerState::emit_births(Emitter& emit, const OptimizerParameter& p, State& state,
                                  std::vector<StorageId>& born) {
   if (!state.moments.empty()) return;
   if (is_adam() && habits_.device_scalars) emit_state(emit, p.name + ".step", Bytes{4}, p.layer);
   for (int m = 0; m < moments_of(optimizer_.kind); ++m) {
     const std::string name = p.name + std::string(moment_name(optimizer_.kind, m));
-    state.moments.push_back(emit_state(emit, name, sized(p.elements, dtypes_.moments), p.layer));
+    state.moments.push_back(emit_state(emit, name, sized(p.elements, moment_type(p)), p.layer));
     born.push_back(state.moments.back());
   }
 }
@@ -114,7 +119,7 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
   const DType work = dtypes_.master.value_or(p.dtype);
   op.moved =
       Bytes{p.elements * (2 * bytes_per_element(p.dtype) + bytes_per_element(work)) +
-            2 * static_cast<std::int64_t>(state.moments.size()) * p.elements * bytes_per_element(dtypes_.moments)};
+            2 * static_cast<std::int64_t>(state.moments.size()) * p.elements * bytes_per_element(moment_type(p))};
   emit.begin_op(op, "optimizer." + p.name);
   std::vector<StorageId> touched = {p.storage, p.gradient};
   if (state.master != no_id) touched.push_back(state.master);
@@ -129,14 +134,14 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
   emit_scalar(emit);                                               // step += 1
   if (optimizer_.kind == OptimizerKind::adamw) emit_scalar(emit);  // weight decay
   for (int i = 0; i < habits_.adam_decays; ++i) emit_scalar(emit);
-  const StorageId root = emit.alloc(p.name + ".sqrt", sized(p.elements, dtypes_.moments), Category::temporary, p.layer);
+  const StorageId root = emit.alloc(p.name + ".sqrt", sized(p.elements, moment_type(p)), Category::temporary, p.layer);
   StorageId number = no_id, cast = no_id;
   if (habits_.device_scalars) {
     number = emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1);
     cast = emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1);
   }
   const StorageId quotient =
-      emit.alloc(p.name + ".denominator", sized(p.elements, dtypes_.moments), Category::temporary, p.layer);
+      emit.alloc(p.name + ".denominator", sized(p.elements, moment_type(p)), Category::temporary, p.layer);
   touched.push_back(root);
   touched.push_back(quotient);
   emit.compute(touched);
@@ -164,7 +169,7 @@ void OptimizerState::emit_group(Emitter& emit, const std::vector<const Optimizer
     const OptimizerParameter& p = *group[i];
     op.other_flops += flops_per_element(optimizer_.kind) * p.elements;
     const auto moments = static_cast<std::int64_t>(states[i]->moments.size());
-    op.moved += Bytes{p.elements * (3 * bytes_per_element(p.dtype) + 2 * moments * bytes_per_element(dtypes_.moments))};
+    op.moved += Bytes{p.elements * (3 * bytes_per_element(p.dtype) + 2 * moments * bytes_per_element(moment_type(p)))};
     touched.push_back(p.storage);
     touched.push_back(p.gradient);
     if (states[i]->master != no_id) touched.push_back(states[i]->master);
@@ -182,7 +187,7 @@ void OptimizerState::emit_group(Emitter& emit, const std::vector<const Optimizer
       const StorageId number = wraps ? emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1) : no_id;
       const StorageId cast = wraps ? emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1) : no_id;
       made.push_back(
-          emit.alloc(p->name + std::string(name), sized(p->elements, dtypes_.moments), Category::temporary, p->layer));
+          emit.alloc(p->name + std::string(name), sized(p->elements, moment_type(*p)), Category::temporary, p->layer));
       if (!wraps) continue;
       emit.release(cast);
       emit.release(number);

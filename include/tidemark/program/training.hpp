@@ -43,12 +43,13 @@ inline constexpr std::array<std::string_view, 5> optimizer_names = {"none", "sgd
 
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::none;
-  bool multi_tensor = true;       // temporaries per (device, dtype) group; false: per parameter
-  bool fused = false;             // no temporaries
-  bool zero_grad_to_none = true;  // false: gradients persist and are zeroed
-  bool in_backward = false;       // each parameter is updated, and its gradient freed, as soon as that is whole
-  bool clips = false;             // the norm of all gradients is limited before the update
-  std::int64_t block_8bit = 0;    // states of one byte, an fp32 scale for so many of them (bitsandbytes); 0: plain
+  bool multi_tensor = true;           // temporaries per (device, dtype) group; false: per parameter
+  bool fused = false;                 // no temporaries
+  bool zero_grad_to_none = true;      // false: gradients persist and are zeroed
+  bool in_backward = false;           // each parameter is updated, and its gradient freed, as soon as that is whole
+  bool clips = false;                 // the norm of all gradients is limited before the update
+  std::int64_t block_8bit = 0;        // states of one byte, an fp32 scale for so many of them (bitsandbytes); 0: plain
+  bool moments_like_weights = false;  // each of its weight's type, and what is made of it; else of `DTypes::moments`
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 

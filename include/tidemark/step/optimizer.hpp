@@ -49,6 +49,8 @@ class OptimizerState {
   void emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
                   const std::vector<const State*>& states, std::vector<StorageId>& previous, int step);
   void emit_scalar(Emitter& emit);
+  /// Of the moments, and of the temporaries made of them.
+  DType moment_type(const OptimizerParameter& parameter) const;
   static void release_list(Emitter& emit, std::vector<StorageId>& list);
   bool is_adam() const { return optimizer_.kind == OptimizerKind::adam || optimizer_.kind == OptimizerKind::adamw; }
   Optimizer optimizer_;

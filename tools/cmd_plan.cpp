@@ -28,15 +28,21 @@ std::string gap(Int128 value, Int128 bound) {
 
 std::string bound_line(const PlanAnswer& answer) {
   const LowerBound& bound = answer.bound;
-  if (bound.proof.empty() || answer.best->method == "none") return "";
-  const bool timed = bound.time.count > 0;
-  if (!timed && bound.recompute.count == 0) return "";
-  std::string out = timed ? "# no plan that fits takes less than " + pretty(bound.time)
-                          : "# no plan that fits recomputes less than " + pretty(bound.recompute) + " a micro-batch";
-  out += " (" + bound.proof + ")";
-  if (bound.is_tight) return out + ": this one is optimal\n";
-  if (timed) out += ": at most " + gap(answer.best->cost.time.count, bound.time.count) + " to gain";
-  return out + "\n";
+  const PlanCost& cost = answer.best->cost;
+  if (answer.best->method == "none") return "# nothing runs again: this one is optimal\n";
+  std::string out = "# no plan that fits ", to_gain;
+  if (bound.time.count > 0) {
+    out += "takes less than " + pretty(bound.time);
+    to_gain = gap(cost.time.count, bound.time.count);
+  } else if (answer.without.total.count > 0) {
+    out += "recomputes less than " + pretty(bound.recompute);
+    to_gain = gap(cost.total.count, answer.without.total.count + bound.recompute.count) + " of the FLOPs";
+  } else {
+    out += "runs fewer than " + std::to_string(bound.recomputes) + " ops again";
+    to_gain = std::to_string(cost.recomputes - bound.recomputes);
+  }
+  out += " (" + bound.proof + "): ";
+  return out + (bound.is_tight ? "this one is optimal" : "at most " + to_gain + " to gain") + "\n";
 }
 
 std::string list(const std::vector<std::string>& names) {

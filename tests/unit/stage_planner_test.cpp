@@ -220,7 +220,8 @@ TEST_CASE("stage policies: what is written is read again") {
 // Layers of 100 kB and 20 us: a link of 100 GB/s carries one in 1 us, one of 1 GB/s in 100 us.
 TEST_CASE("stage planner: copies where they take less time than running again") {
   const std::string model =
-      "model: {family: chain, layers: 8, layer_activation: 100 kB, boundary: 10 B, gradient: 10 B, forward_time: 20 us, "
+      "model: {family: chain, layers: 8, layer_activation: 100 kB, boundary: 10 B, gradient: 10 B, forward_time: 20 "
+      "us, "
       "backward_time: 40 us}\n";
   struct Case {
     std::string name, rate, method;

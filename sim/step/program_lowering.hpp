@@ -126,6 +126,8 @@ class ProgramLowering {
   void end_backward();
   void emit_optimizer();
   void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
+  std::vector<StorageId> partial_gradients();
+  void add_partial_gradients();
   void step_in_backward(TensorId t);
   void emit_zero_grad();
 

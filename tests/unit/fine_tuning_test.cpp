@@ -142,7 +142,7 @@ TEST_CASE("fine-tuning: what lives how long") {
       {"PyTorch 2.0's AdamW makes a second list",
        {"profile.pytorch='2.0'"},
        q + ".weight.denominator",
-       "4096 B, optimizer.bfloat16 to optimizer.bfloat16"},
+       "2048 B, optimizer.bfloat16 to optimizer.bfloat16"},
       {"2.6's does not", {}, q + ".weight.denominator", "never"},
       {"gpt2 takes half-precision logits as they are",
        {"model={family: transformer, model_type: gpt2, layers: 1, "

@@ -9,7 +9,7 @@ CONTEXT = 940 << 20
 BUCKETS = 2 * 200_000_000 * 2
 NOT_EXPLAINED = {
     "Q-LoRA": "DeepSpeed ZeRO-2's flat buffers beside the buckets are not simulated",
-    "LoRA (emb)": "PEFT keeps a second copy of embedding and head, and their moments are bf16 beside fp32 ones",
+    "LoRA (emb)": "PEFT keeps a second, frozen copy of embedding and head",
     "Full-parameter": "run under DeepSpeed, whose flat buffers are not simulated",
 }
 

@@ -56,8 +56,9 @@ def fms_cases(rows):
 def fsdp_scenario(row):
     """The same under accelerate's FSDP. Its mixed precision stores what is trained in fp32, gathers and reduces it in
     the half type, and leaves frozen weights as they are, so norms are never fp32. fms-acceleration's fused adapters
-    are ignored by FSDP (fused-ops-and-kernels, lora_adapters_switch_ddp_from_fsdp); that they are stored in the half
-    type is no source's word but ours, from these rows' own resident bytes: 8 B a parameter, whatever the ranks."""
+    are ignored by FSDP (fused-ops-and-kernels, lora_adapters_switch_ddp_from_fsdp). Their type is that of the packed
+    weights' storage, which PEFT gives a new adapter; that it is not widened after that is no source's word but ours, from
+    these rows' own resident bytes: 8 B a parameter, whatever the ranks."""
     scenario = fms_scenario(row)
     half, full = row["dtype"], row["method"] == "full"
     fsdp = {}

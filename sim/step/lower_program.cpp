@@ -91,10 +91,13 @@ void ProgramLowering::emit_static() {
   nodes_.resize(program_.ops.size());
   away_.resize(program_.ops.size());
   find_active_ops();
+  const UnitContext context{program_, training_, schedule_, emit_, gradients_, values_, reentrant()};
+  if (training_.shards.sharding == Sharding::zero3) modules_.emplace(context, active_);
   if (gathers_units(training_.shards)) {
-    units_.emplace(UnitContext{program_, training_, schedule_, emit_, gradients_, values_, reentrant()});
+    units_.emplace(context);
     units_->expect_gradients(reached_);
   }
+  if (training_.shards.sharding == Sharding::zero2) partition_.emplace(program_, training_, emit_, gradients_);
   region_states_.resize(schedule_.regions.size());
   std::vector<StorageId> by_storage(program_.storages.size(), none);
   const auto emit_leaf = [&](TensorId t) {
@@ -102,7 +105,7 @@ void ProgramLowering::emit_static() {
     StorageId& id = by_storage[static_cast<std::size_t>(leaf.storage)];
     if (is_sharded(t)) {
       if (id == none) {
-        optimizer_parameters_.push_back(units_->emit_initial(t));
+        optimizer_parameters_.push_back(units_ ? units_->emit_initial(t) : modules_->emit_initial(t));
         parameter_tensors_.push_back(t);
         id = optimizer_parameters_.back().storage;
       }
@@ -118,6 +121,7 @@ void ProgramLowering::emit_static() {
   };
   for (const TensorId t : program_.parameters) emit_leaf(t);
   divide_states();
+  if (modules_) modules_->emit_buffers();
   optimizer_.emit_initial(emit_, optimizer_parameters_);
   emit_main_gradients();
   for (const TensorId t : program_.inputs) emit_leaf(t);
@@ -129,43 +133,6 @@ void ProgramLowering::add_parameter(TensorId t, StorageId id) {
   parameter_numbers_.resize(program_.storages.size());
   parameter_numbers_[static_cast<std::size_t>(p.storage)] = parameter_tensors_.size();
   parameter_tensors_.push_back(t);
-}
-
-/// Main-gradient buffers exist before step 0; backward adds into them and allocates no gradient of its own (M7).
-void ProgramLowering::emit_main_gradients() {
-  if (!training_.dtypes.main_gradients) return;
-  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
-    if (!tensor(parameter_tensors_[i]).requires_grad) continue;
-    const OptimizerParameter& p = optimizer_parameters_[i];
-    const std::int64_t elements = *element_count(tensor(parameter_tensors_[i]).shape);
-    const Bytes bytes{elements * bytes_per_element(*training_.dtypes.main_gradients)};
-    const StorageId id = emit_.initial(p.name + ".main_grad", bytes, Category::gradient, p.layer);
-    step_.storages[id].outlives_step = true;
-    leaf_storage(parameter_tensors_[i]) = id;
-  }
-}
-
-/// Replicas that divide states see the trained parameters of each data type as one. Megatron-LM's buffers of parameters
-/// and main gradients hold the padding too; DeepSpeed's is of the parameters.
-void ProgramLowering::divide_states() {
-  const Shards& shards = training_.shards;
-  if (!shards.distributed_optimizer && shards.sharding != Sharding::zero1) return;
-  std::map<DType, std::vector<std::size_t>> groups;
-  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
-    if (tensor(parameter_tensors_[i]).requires_grad) groups[optimizer_parameters_[i].dtype].push_back(i);
-  const auto pad = [&](const char* name, std::int64_t bytes, Category category) {
-    step_.storages[emit_.initial(name, Bytes{bytes}, category, -1)].outlives_step = true;
-  };
-  for (const auto& [dtype, group] : groups) {
-    std::vector<std::int64_t> sizes;
-    for (const std::size_t i : group) sizes.push_back(optimizer_parameters_[i].elements);
-    flat_.push_back(flat_parameters(sizes, shards));
-    for (std::size_t n = 0; n < group.size(); ++n) optimizer_parameters_[group[n]].elements = flat_.back().owned[n];
-    pad("parameters.padding", flat_.back().padding * bytes_per_element(dtype), Category::parameter);
-    if (shards.distributed_optimizer && training_.dtypes.main_gradients)
-      pad("main_gradients.padding", flat_.back().padding * bytes_per_element(*training_.dtypes.main_gradients),
-          Category::gradient);
-  }
 }
 
 StepOp ProgramLowering::new_op(const ProgramOp& op, Phase phase, const Cost& cost) const {
@@ -253,6 +220,7 @@ void ProgramLowering::emit_micro_batch() {
   const std::vector<Turn>& turns = schedule_.turns;
   bool in_backward = false;
   if (units_) units_->begin_micro_batch(step_number_, micro_batch_);
+  if (modules_) modules_->begin_micro_batch(step_number_, micro_batch_);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     emit_copies_before(i);
     const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
@@ -262,14 +230,17 @@ void ProgramLowering::emit_micro_batch() {
       if (reports_losses()) emit_report();
       start_backward();
       if (units_) units_->start_backward();
+      if (partition_) partition_->begin_backward(step_number_, micro_batch_);
       in_backward = true;
     }
     if (units_) units_->before(i);
+    if (modules_) modules_->before(i);
     enter_region(turns[i], i == 0 ? nullptr : &turns[i - 1]);
     emit_turn(turns[i]);
     let_go(i);
     leave_region(turns[i], i + 1 == turns.size() ? nullptr : &turns[i + 1]);
     if (units_) units_->after(i);
+    if (modules_) modules_->after(i);
   }
   end_backward();
   if (!weight_products_.empty()) emit_weights();
@@ -317,6 +288,8 @@ void ProgramLowering::end_backward() {
   seed_ = no_gradient;
   if (received_ >= 0) drop(leaf_storage(received_));
   if (units_) units_->end_backward();
+  if (partition_) partition_->end_backward();
+  if (modules_) modules_->end_backward();
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
   for (StorageId& variable : variables_) drop(variable);
   for (StorageId& local : locals_) drop(local);  // of regions that no framework carries out

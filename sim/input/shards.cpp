@@ -86,11 +86,14 @@ class ShardReader {
     if (out_.tensor == 1)
       map_.optional("sequence")->fail("'sequence' divides tokens among tensor-parallel ranks; expected tensor above 1");
     divides("tensor", training_.batch.sequence / out_.context, "tokens of a rank's sequence", out_.tensor);
+    if (spec_->embedding_norm)
+      map_.optional("sequence")->fail("shared tokens of a model with 'embedding_norm' are not simulated");
   }
 
   /// Each rank takes a chunk from the front of a sequence and one from its end, so that causal attention is balanced.
   void check_context() const {
     if (out_.context == 1) return;
+    if (spec_->image.size > 0) map_.optional("context")->fail("'context' divides sequences of tokens, not pictures");
     if (training_.batch.sequence % (std::int64_t{2} * out_.context) != 0)
       map_.optional("context")->fail(
           fmt::format("a sequence of {} does not divide into the two chunks a rank that context {} makes; expected a "
@@ -160,12 +163,31 @@ class ShardReader {
     return "";
   }
 
+  /// Ranks pass keys and values around inside Transformer Engine's attention (TEDotProductAttention alone has
+  /// cp_group).
+  std::string unsimulated_context() const {
+    const std::string& kernels = training_.profile.kernels;
+    if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
+    if (training_.profile.loop != "megatron")
+      return fmt::format("loop {}; with megatron it is", training_.profile.loop);
+    if (kernels != "transformer-engine") return fmt::format("kernels {}; with transformer-engine it is", kernels);
+    if (!spec_->causal) return "encoders";
+    if (spec_->attention != "flash" && spec_->attention != "fused")
+      return fmt::format("attention {}; with flash and fused it is", spec_->attention);
+    if (spec_->latent.kv_rank > 0 && spec_->attention == "flash")
+      return "latent attention with flash; with fused it is";
+    if (training_.dtypes.compute == DType::float32) return "attention in float32, which those kernels do not have";
+    if (training_.lora.rank > 0) return "adapters";
+    return "";
+  }
+
   void refuse_unsimulated() const {
+    if (const std::string what = unsimulated_context(); out_.context > 1 && !what.empty())
+      map_.optional("context")->fail("'context' above 1 is not simulated for " + what);
     if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
-    for (const auto& [key, asked] : std::array<std::pair<std::string_view, bool>, 3>{
-             {{"context", out_.context > 1},
-              {"expert", out_.expert > 1},
+    for (const auto& [key, asked] : std::array<std::pair<std::string_view, bool>, 2>{
+             {{"expert", out_.expert > 1},
               {"sharding",
                out_.sharding != Sharding::none && out_.sharding != Sharding::zero1 && !gathers_units(out_)}}})
       if (asked) {

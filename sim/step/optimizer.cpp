@@ -45,21 +45,30 @@ Bytes sized(std::int64_t elements, DType dtype) { return {elements * bytes_per_e
 
 void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerParameter>& parameters) {
   states_.resize(parameters.size());
-  if (!dtypes_.master || optimizer_.kind == OptimizerKind::none) return;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const OptimizerParameter& p = parameters[i];
-    if (!p.trained) continue;
-    states_[i].master =
-        emit.initial(p.name + ".master", sized(p.elements, *dtypes_.master), Category::optimizer_state, p.layer);
-    emit.step().storages[states_[i].master].outlives_step = true;
-  }
+  if (optimizer_.kind == OptimizerKind::none) return;
+  const auto initial = [&](const OptimizerParameter& p, std::string_view name, DType dtype) {
+    const StorageId id =
+        emit.initial(p.name + std::string(name), sized(p.elements, dtype), Category::optimizer_state, p.layer);
+    emit.step().storages[id].outlives_step = true;
+    return id;
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (dtypes_.master && parameters[i].trained) states_[i].master = initial(parameters[i], ".master", *dtypes_.master);
+  if (!habits_.states_first) return;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    for (int m = 0; parameters[i].trained && m < moments_of(optimizer_.kind); ++m)
+      states_[i].moments.push_back(
+          initial(parameters[i], moment_name(optimizer_.kind, m), moment_dtype(parameters[i].dtype)));
 }
 
-OptimizerHabits optimizer_habits(const Profile& profile) {
+OptimizerHabits optimizer_habits(const Training& training) {
+  const Profile& profile = training.profile;
   if (profile.kernels == "cpu-1.13")
     return {.device_scalars = true, .profiling_handle = true, .adam_decays = 2, .foreach_sum_is_new = true};
   if (profile.kernels == "cpu-2.6") return {.device_scalars = true};
-  return {.clipping = profile.loop == "megatron" ? ClippingForm::multi_tensor_norm : ClippingForm::foreach};
+  return {.foreach_sum_is_new = training.pytorch != "2.6",
+          .clipping = profile.loop == "megatron" ? ClippingForm::multi_tensor_norm : ClippingForm::foreach,
+          .states_first = profile.loop == "deepspeed"};
 }
 
 /// A number of the host program in arithmetic with a tensor.
@@ -72,8 +81,7 @@ void OptimizerState::emit_scalar(Emitter& emit) {
 }
 
 void OptimizerState::emit_birth(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step) {
-  const int moments = moments_of(optimizer_.kind);
-  if (moments == 0) return;
+  if (moments_of(optimizer_.kind) == 0) return;
   emit.begin_op(optimizer_op(-1, step, moment_dtype(dtypes_.parameters)), "optimizer.state");
   std::vector<StorageId> born;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -146,7 +154,8 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
 
 /// Multi-tensor (foreach) form, PyTorch's default on CUDA: `exp_avg_sq_sqrt = _foreach_sqrt(exp_avg_sqs)` makes one
 /// temporary a parameter for the whole (device, dtype) group; the previous group's list dies at rebinding.
-/// Source: torch/optim/adam.py, _multi_tensor_adam, 2.6; single copy confirmed by published A100 peaks.
+/// Source: torch/optim/adam.py, _multi_tensor_adam, 2.6; single copy confirmed by published A100 peaks. Up to 2.0 that
+/// of adam.py and adamw.py reads `denom = _foreach_add(exp_avg_sq_sqrt, eps)`, a second list.
 void OptimizerState::emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
                                 const std::vector<const State*>& states, std::vector<StorageId>& previous, int step) {
   StepOp op = optimizer_op(-1, step, group.front()->dtype);

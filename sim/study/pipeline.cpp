@@ -45,8 +45,9 @@ Step lower(const Scenario& scenario, const Plan& plan) {
   return step;
 }
 
-Step lower(const Scenario& scenario, const Program& program, const Plan& plan, std::vector<StepPart>& parts) {
-  Step step = lower(program, plan, scenario.training, parts);
+Step lower(const Scenario& scenario, const Program& program, const std::vector<Kernel>& kernels, const Plan& plan,
+           std::vector<StepPart>& parts) {
+  Step step = lower(program, kernels, plan, scenario.training, parts);
   const std::size_t known = step.storages.size();
   keep_cublas_workspace(step, cublas_workspace(scenario));
   // Each workspace's allocation stands in the part that needs it: parts behind it begin one later.

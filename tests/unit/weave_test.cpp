@@ -57,6 +57,31 @@ TEST_CASE("weave: two stages, one micro-batch") {
   CHECK(result.timeline.end == Nanos{70});
 }
 
+// Four stages of one layer, two a node: forwards end at 10, 10 + 5 + 10 = 25, 25 + 30 + 10 = 65, 65 + 5 + 10 = 80.
+TEST_CASE("weave: a transfer between nodes takes its own time") {
+  const std::string model = "layers: 4, boundary: 100 B, forward_time: 10 ns, backward_time: 20 ns";
+  struct Case {
+    std::string name, transfers;
+    std::int64_t end;  // of the last stage's forward, which begins backward
+  };
+  const Case cases[] = {
+      {"all on one node", "transfer_time: 5 ns", 55},
+      {"two nodes of two", "transfer_time: 5 ns, stages_per_node: 2, node_transfer_time: 30 ns", 80},
+      {"a node a stage", "transfer_time: 5 ns, stages_per_node: 1, node_transfer_time: 30 ns", 130},
+      {"by bytes", "transfer_time: 5 ns, stages_per_node: 2, node_transfer_bandwidth: 10 GB/s", 65},
+      {"as within nodes, where nothing is given", "transfer_time: 5 ns, stages_per_node: 2", 55},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Run result = run_chain(model, "pipeline: 4, " + c.transfers);
+    CHECK_FALSE(referee(result.step, result.timeline));
+    CHECK(result.timeline.end == Nanos{2 * c.end + 4 * 10});  // and the same way back, 20 instead of 10 each
+  }
+  const Transfers transfers{.time = Nanos{6}, .per_node = 2, .node_time = Nanos{30}};
+  CHECK(mean_transfer(transfers, 4, Bytes{}) == Nanos{(6 + 30 + 6) / 3});
+  CHECK(mean_transfer(transfers, 1, Bytes{}) == Nanos{6});
+}
+
 TEST_CASE("weave: what weights still need goes with their backward") {
   const Run result =
       run_chain(two_layers + ", weight_time: 8 ns, weight_activation: 6 B", "pipeline: 2, schedule: zb_h1, stage: 1");

@@ -52,7 +52,6 @@ Optimizer read_optimizer_block(const YamlMap& map, const Training& training, boo
   out.zero_grad_to_none = map.get("zero_grad", choice, std::string("none")) == "none";
   out.in_backward = map.get("in_backward", boolean, out.in_backward);
   out.clips = clips(map);
-  out.moments_like_weights = map.get("moments_like_weights", boolean, out.moments_like_weights);
   out.block_8bit = block_8bit(map, out.kind);
   const char* other = contradicts_in_backward(out, training, parallel);
   if (out.in_backward && other != nullptr)

@@ -24,9 +24,7 @@ def fms_scenario(row):
                 "allocator": {"kind": "cuda_caching", "capacity": "200 GiB"}}  # what is measured has fitted
     if row["amp"] == "yes":
         scenario["dtype"]["autocast"] = half
-    if row["method"] == "full":
-        scenario["dtype"]["moments"] = half
-    else:
+    if row["method"] != "full":
         scenario["lora"] = {"rank": 16, "targets": ["qkv_proj"] if small else ["q_proj", "k_proj", "v_proj", "o_proj"],
                             "dropout": 0.1}
     if small and row["method"] == "full":  # the trainer's name `outputs` is alive in backward: 2 B a token and word
@@ -68,11 +66,10 @@ def fsdp_scenario(row):
     if row["amp"] == "yes":
         fsdp = {"parameter_dtype": half, "reduce_dtype": half}
         if full:
-            scenario["dtype"].update(parameters="float32", moments="float32")
+            scenario["dtype"]["parameters"] = "float32"
     if "foak" in row["framework"] and "peft" in row["framework"]:
         fsdp["ignored_modules"] = ["lora_A", "lora_B"]
         scenario["lora"]["dtype"] = half
-        scenario["dtype"]["moments"] = half
     scenario["parallel"] = {"data": int(row["gpus"]), "sharding": "fsdp1", "fsdp": fsdp}
     scenario["allocator"] = "live"  # blocks of 512 bytes are no part of the question
     return scenario

@@ -26,7 +26,6 @@ def scenario(row):
     out["lora"] = {"rank": 64, "targets": ["qkv_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], "dropout": 0.05}
     if row["method"] == "LoRA (emb)":
         out["lora"]["trained"] = ["tokens", "lm_head"]  # modules_to_save: in bf16, and so are their moments
-        out["optimizer"] = {"kind": "adamw", "moments_like_weights": True}
     if row["method"] == "Q-LoRA":  # DeepSpeed's fp16 engine: no autocast
         out["dtype"] = {"parameters": "float16", "compute": "float16", "master": "float32"}
         out["lora"]["dtype"] = "float16"

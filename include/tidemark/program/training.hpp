@@ -31,8 +31,8 @@ struct DTypes {
   std::optional<DType> gradients;       // the parameters' when not given
   std::optional<DType> main_gradients;  // fp32 buffers that exist before step 0
   std::optional<DType> master;          // a copy of the parameters in the optimizer
-  DType moments = DType::float32;
-  std::optional<DType> logits;  // the loss's copy of the logits
+  std::optional<DType> moments;         // not given: of the tensor that is updated, as torch.zeros_like makes them
+  std::optional<DType> logits;          // the loss's copy of the logits
   bool autocast = false;
   std::optional<DType> norms = {};  // weights of norms, used as they are; the parameters' when not given
   friend bool operator==(const DTypes&, const DTypes&) = default;
@@ -43,13 +43,12 @@ inline constexpr std::array<std::string_view, 5> optimizer_names = {"none", "sgd
 
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::none;
-  bool multi_tensor = true;           // temporaries per (device, dtype) group; false: per parameter
-  bool fused = false;                 // no temporaries
-  bool zero_grad_to_none = true;      // false: gradients persist and are zeroed
-  bool in_backward = false;           // each parameter is updated, and its gradient freed, as soon as that is whole
-  bool clips = false;                 // the norm of all gradients is limited before the update
-  std::int64_t block_8bit = 0;        // states of one byte, an fp32 scale for so many of them (bitsandbytes); 0: plain
-  bool moments_like_weights = false;  // each of its weight's type, and what is made of it; else of `DTypes::moments`
+  bool multi_tensor = true;       // temporaries per (device, dtype) group; false: per parameter
+  bool fused = false;             // no temporaries
+  bool zero_grad_to_none = true;  // false: gradients persist and are zeroed
+  bool in_backward = false;       // each parameter is updated, and its gradient freed, as soon as that is whole
+  bool clips = false;             // the norm of all gradients is limited before the update
+  std::int64_t block_8bit = 0;    // states of one byte, an fp32 scale for so many of them (bitsandbytes); 0: plain
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 

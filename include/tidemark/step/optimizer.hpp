@@ -49,9 +49,9 @@ class OptimizerState {
   void emit_group(Emitter& emit, const std::vector<const OptimizerParameter*>& group,
                   const std::vector<const State*>& states, std::vector<StorageId>& previous, int step);
   void emit_scalar(Emitter& emit);
-  /// Of the moments, and of the temporaries made of them.
-  DType moment_type(const OptimizerParameter& parameter) const;
   static void release_list(Emitter& emit, std::vector<StorageId>& list);
+  /// Optimizer state of a parameter of this type.
+  DType moment_dtype(DType parameter) const { return dtypes_.moments.value_or(dtypes_.master.value_or(parameter)); }
   bool is_adam() const { return optimizer_.kind == OptimizerKind::adam || optimizer_.kind == OptimizerKind::adamw; }
   Optimizer optimizer_;
   DTypes dtypes_;

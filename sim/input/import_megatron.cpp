@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "import_frameworks.hpp"
@@ -261,20 +262,27 @@ class Megatron {
     FlowBlock out;
     const std::int64_t experts = settings_.integer("num-experts", 0);
     const std::int64_t tensor = settings_.integer("tensor-model-parallel-size", 1);
-    if (tensor > 1 && experts > 0) {
-      out_.unused.push_back(fmt::format("--tensor-model-parallel-size: {} (not simulated with experts)", tensor));
-    } else if (tensor > 1) {
+    const std::int64_t context = settings_.integer("context-parallel-size", 1);
+    const std::int64_t expert = settings_.integer("expert-model-parallel-size", 1);
+    const std::int64_t expert_tensor = settings_.integer("expert-tensor-parallel-size", tensor);
+    if (tensor > 1) {
       out.add("tensor", tensor);
       out.add_if(settings_.flag("sequence-parallel"), "sequence", "true");
+    }
+    if (context > 1) out.add("context", context);
+    if (experts > 0 && expert > 1) {
+      out.add("expert", expert);
+      if (expert_tensor != tensor) out.add("expert_tensor", expert_tensor);
+      // As many replicas as it takes to share the experts out; parallel_state.py asks no less of the job.
+      const std::int64_t parts = expert * expert_tensor, ranks = tensor * context;
+      out.add("data", parts / std::gcd(parts, ranks));
+      out_.notes.emplace_back("parallel.data is the least that expert parallelism takes; set it to the job's");
     }
     add_stages(out);
     if (settings_.flag("use-distributed-optimizer")) {
       out.add("distributed_optimizer", "true");
       out_.notes.emplace_back("the optimizer's states are divided among replicas; set parallel.data to their number");
     }
-    for (const std::string_view name : {"context-parallel-size", "expert-model-parallel-size"})
-      if (const std::int64_t degree = settings_.integer(name, 1); degree > 1)
-        out_.unused.push_back(fmt::format("--{}: {} (not simulated)", name, degree));
     return out;
   }
 

@@ -125,7 +125,7 @@ class ProgramLowering {
   void let_go(std::size_t turn_index);
   void end_backward();
   void emit_optimizer();
-  void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
+  void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes, std::int64_t ranks);
   void step_in_backward(TensorId t);
   void emit_zero_grad();
 

@@ -127,6 +127,14 @@ TEST_CASE("import: Megatron's degrees of one rank") {
       {"tensor ranks", "  --tensor-model-parallel-size: 2\n", "parallel: {tensor: 2}\n"},
       {"that share tokens", "  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n",
        "parallel: {tensor: 2, sequence: true}\n"},
+      {"context ranks", "  --bf16: true\n  --context-parallel-size: 2\n", "parallel: {context: 2}\n"},
+      {"experts shared out, and the least of replicas",
+       "  --num-experts: 8\n  --context-parallel-size: 2\n  --bf16: true\n  --expert-model-parallel-size: 4\n",
+       "parallel: {context: 2, expert: 4, data: 2}\n"},
+      {"whole experts on tensor ranks",
+       "  --num-experts: 8\n  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n"
+       "  --expert-model-parallel-size: 8\n  --expert-tensor-parallel-size: 1\n",
+       "parallel: {tensor: 2, sequence: true, expert: 8, expert_tensor: 1, data: 4}\n"},
       {"stages", "  --pipeline-model-parallel-size: 2\n  --global-batch-size: 32\n",
        "parallel: {pipeline: 2, micro_batches: 8}\n"},
       {"chunks by their layers",
@@ -142,8 +150,6 @@ TEST_CASE("import: Megatron's degrees of one rank") {
     CHECK_NOTHROW(parse_scenario(out.scenario, "imported.yaml"));
     CHECK(out.unused.empty());
   }
-  CHECK(imported("run.yaml", megatron("  --context-parallel-size: 2\n")).unused ==
-        std::vector<std::string>{"--context-parallel-size: 2 (not simulated)"});
 }
 
 TEST_CASE("import: clipping") {

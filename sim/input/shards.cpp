@@ -171,7 +171,7 @@ class ShardReader {
     for (const auto& [key, asked] : {std::pair("main_gradients", training_.dtypes.main_gradients.has_value()),
                                      std::pair("master", training_.dtypes.master.has_value())})
       if (asked)
-        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; leave dtype.{} out",
+        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; expected dtype.{} none",
                                   sharding.value->text, key, key));
   }
 

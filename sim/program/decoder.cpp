@@ -106,6 +106,8 @@ TensorId Decoder::weight(std::string_view part, Shape shape) {
   const bool of_norm = training.dtypes.norms && part.find("norm") != std::string_view::npos;
   const DType dtype = of_norm ? *training.dtypes.norms : training.dtypes.parameters;
   weights.push_back(name(part));
+  const bool adapted = training.lora.rank > 0 && trains(part);  // PEFT's ModulesToSaveWrapper keeps the original
+  if (adapted) program.buffer(name(part) + ".original", shape, dtype);
   const TensorId parameter = program.parameter(name(part), std::move(shape), dtype, trains(part));
   return training.dtypes.autocast || of_norm ? parameter : cast(std::string(part) + ".cast", parameter, compute);
 }

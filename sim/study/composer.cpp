@@ -25,10 +25,13 @@ std::string body_of(const Policy& policy) {
                     (policy.checkpointing.offload_parameters ? "p" : "");
   const auto* selective = std::get_if<policy::Selective>(&policy.kind);
   if (selective == nullptr) return out;
-  out += selective->recompute.empty() && selective->keep.empty() ? "" : "|recompute";
-  for (const std::string& pattern : selective->recompute) out += " " + pattern;
-  out += selective->keep.empty() ? "" : "|keep";
-  for (const std::string& pattern : selective->keep) out += " " + pattern;
+  const auto add = [&](const char* key, const std::vector<std::string>& names) {
+    out += names.empty() ? "" : key;
+    for (const std::string& name : names) out += " " + name;
+  };
+  add("|recompute", selective->recompute);
+  add("|keep", selective->keep);
+  add("|discard", selective->discard);
   return out;
 }
 
@@ -41,7 +44,7 @@ bool is_composable(const Policy& policy) {
   if (policy.hold_boundaries || !policy.nested.empty() || policy.offload) return false;
   const auto* selective = std::get_if<policy::Selective>(&policy.kind);
   if (selective == nullptr) return true;
-  const bool chooses = !selective->recompute.empty() || !selective->keep.empty();
+  const bool chooses = !selective->recompute.empty() || !selective->keep.empty() || !selective->discard.empty();
   const bool selects = chooses || !selective->layers.empty() || selective->every > 1;
   return selects && !counts_ops(selective->recompute) && !counts_ops(selective->keep);
 }

@@ -9,7 +9,6 @@ CONTEXT = 940 << 20
 BUCKETS = 2 * 200_000_000 * 2
 NOT_EXPLAINED = {
     "Q-LoRA": "DeepSpeed ZeRO-2's flat buffers beside the buckets are not simulated",
-    "LoRA (emb)": "PEFT keeps a second copy of embedding and head, and their moments are bf16 beside fp32 ones",
     "Full-parameter": "run under DeepSpeed, whose flat buffers are not simulated",
 }
 
@@ -26,7 +25,7 @@ def scenario(row):
         return out
     out["lora"] = {"rank": 64, "targets": ["qkv_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], "dropout": 0.05}
     if row["method"] == "LoRA (emb)":
-        out["lora"]["trained"] = ["tokens", "lm_head"]
+        out["lora"]["trained"] = ["tokens", "lm_head"]  # modules_to_save: in bf16, and so are their moments
     if row["method"] == "Q-LoRA":  # DeepSpeed's fp16 engine: no autocast, its fused Adam on fp32 copies
         out["dtype"] = {"parameters": "float16", "compute": "float16", "master": "float32"}
         out["lora"]["dtype"] = "float16"

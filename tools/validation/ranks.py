@@ -10,25 +10,44 @@ def even(layers, stages):
     return [layers // stages + (1 if stage < layers % stages else 0) for stage in range(stages)]
 
 
+def stage(row):
+    """The last stage of a run of the CI model. What the others hold does not matter: they get the layers it leaves."""
+    stages, last = int(row["stages"]), int(row["layers"])
+    biases = {key: row["biases"] == "1" for key in ("qkv_bias", "projection_bias", "ffn_bias")}
+    name = f"{stages} stages, the last of {last} layers{'' if row['biases'] == '1' else ', no biases'}: {row['platform']}"
+    return name, {"profile": "megatron", "model": {**CI_MODEL, **biases, "attention": "eager"},
+                  "batch": {"size": 4, "sequence": 1024},
+                  "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
+                            "master": "float32"},
+                  "optimizer": {"kind": "adam", "fused": True},
+                  "parallel": {"pipeline": stages, "layers_per_chunk": [*even(12 - last, stages - 1), last],
+                               "micro_batches": int(row["micro_batches"]), "stage": stages - 1}}
+
+
 def stage_cases(rows):
-    """The last stage's rise. What the others hold does not matter: they get the layers it leaves."""
     def rise(result):
         peak, end = result.blocks()[-1]
         return peak - end
 
     for row in rows:
-        stages, last = int(row["stages"]), int(row["layers"])
-        biases = {key: row["biases"] == "1" for key in ("qkv_bias", "projection_bias", "ffn_bias")}
-        scenario = {"profile": "megatron", "model": {**CI_MODEL, **biases, "attention": "eager"},
-                    "batch": {"size": 4, "sequence": 1024},
-                    "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
-                              "master": "float32"},
-                    "optimizer": {"kind": "adam", "fused": True},
-                    "parallel": {"pipeline": stages, "layers_per_chunk": [*even(12 - last, stages - 1), last],
-                                 "micro_batches": int(row["micro_batches"]), "stage": stages - 1}}
-        what = "" if row["biases"] == "1" else ", no biases"
-        yield Case(f"{stages} stages, the last of {last} layers{what}", int(row["max_last"]) - int(row["allocated_last"]),
-                   scenario, rise, timeline=True)
+        name, scenario = stage(row)
+        yield Case(name, int(row["max_last"]) - int(row["allocated_last"]), scenario, rise, timeline=True)
+
+
+def stage_births(rows):
+    """Two moments of 4 B for each parameter of the stage; what a run's peak grows by besides is reported beside."""
+    for row in rows:
+        name, scenario = stage(row)
+        layer = 12 * 512**2 + (13 if row["biases"] == "1" else 4) * 512
+        identity = 8 * (int(row["layers"]) * layer + 50304 * 512 + 2 * 512)
+
+        def born(result):
+            (first, _), (last, _) = result.blocks()
+            return last - first
+
+        excess = int(row["max_last"]) - int(row["max_first"]) - identity
+        yield Case(name, identity, scenario, born, timeline=True, excess=excess,
+                   note=f"published growth {identity + excess:,} B = states + {excess:,} B")
 
 
 def deepspeed(model, row, layers, policy, device, capacity):
@@ -103,6 +122,12 @@ def simumax_cases(rows):
                    note=f"of ours {dummies >> 20} MiB are Transformer Engine's empty gradients")
 
 
+def stage_births_check(lines):
+    """The states to the byte. Beside them 1,024 B and whole MiB: what workspaces take, or an unsplit block less."""
+    return exact(lines) + [f"{line.case.name}: an excess of {line.case.excess:,.0f} B" for line in lines
+                           if (line.case.excess - 1024) % (1 << 20) != 0 or abs(line.case.excess) > 5 << 20]
+
+
 def reported(_):
     return []
 
@@ -110,6 +135,9 @@ def reported(_):
 TABLES = [
     Table("megatron-stages", "Megatron-LM's CI model in pipeline stages: the last one's rise over its end", "0 B",
           "megatron_pipeline_runs.csv", stage_cases, exact),
+    Table("megatron-stage-births", "Megatron-LM's CI model in pipeline stages: the last one's states of the first step",
+          "8 B a parameter, to the byte; beside it 1 KiB and -1 to 4 MiB", "megatron_pipeline_runs.csv", stage_births,
+          stage_births_check),
     Table("bloom", "BLOOM's trial runs: memory of the first stage's ranks, as nvidia-smi says", "median 5 %",
           "bloom_prequel.csv", bloom_cases, median_within(0.05), unit="thousand MiB"),
     Table("bigscience-1b3", "A GPT of 1.3 billion on 8 V100, as nvidia-smi says", "none, reported",

@@ -311,7 +311,7 @@ class ScenarioReader {
     if (out_.convention != Convention::framework)
       map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
     out_.training.shards = read_shards(*map, transformer, out_.training);
-    if (gathers_units(out_.training.shards)) return refuse_pipeline(*map);
+    if (gathers_units(out_.training.shards) || is_deepspeed(out_.training.shards)) return refuse_pipeline(*map);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
     out_.pipeline = read_parallel(*map, {layers, out_.training.batch.accumulate,
                                          out_.training.profile.loop == "megatron", transformer != nullptr});
@@ -319,11 +319,12 @@ class ScenarioReader {
   }
 
   void refuse_pipeline(const YamlMap& map) const {
+    const std::string_view sharding = sharding_names[static_cast<std::size_t>(out_.training.shards.sharding)];
     for (const std::string_view key :
          {"pipeline", "virtual", "layers_per_chunk", "schedule", "schedule_file", "micro_batches", "transfer_time",
           "transfer_bandwidth", "stage_policies", "stage_policies_file"})
       if (const auto field = map.optional(key))
-        field->fail(fmt::format("'{}' is not simulated together with sharding fsdp1 and fsdp2", key));
+        field->fail(fmt::format("'{}' is not simulated together with sharding {}", key, sharding));
   }
 
   void read_device_and_allocator() {

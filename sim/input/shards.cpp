@@ -8,14 +8,16 @@
 #include "tidemark/input/fsdp.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/yaml_map.hpp"
+#include "tidemark/input/zero_optimization.hpp"
 
 namespace tidemark {
 namespace {
 
 constexpr std::int64_t max_degree = 65'536;
 
-constexpr std::array<std::string_view, 9> shard_keys = {
-    "tensor", "sequence", "context", "expert", "expert_tensor", "data", "sharding", "distributed_optimizer", "fsdp"};
+constexpr std::array<std::string_view, 10> shard_keys = {
+    "tensor", "sequence",         "context", "expert", "expert_tensor", "data", "sharding", "distributed_optimizer",
+    "fsdp",   "zero_optimization"};
 
 class ShardReader {
  public:
@@ -33,6 +35,7 @@ class ShardReader {
     check_expert();
     check_data();
     read_units();
+    read_deepspeed();
     refuse_unsimulated();
     return out_;
   }
@@ -175,6 +178,25 @@ class ShardReader {
                                   sharding.value->text, key, key));
   }
 
+  void read_deepspeed() {
+    const auto field = map_.optional("zero_optimization");
+    out_.zero = read_zero_optimization(field ? &*field : nullptr, out_);
+    if (!is_deepspeed(out_)) return;
+    const Field sharding = *map_.optional("sharding");
+    const std::string& name = sharding.value->text;
+    const Profile& profile = training_.profile;
+    if (!profile.runtime.starts_with("pytorch-"))
+      sharding.fail(fmt::format("'{}' is DeepSpeed's; expected a runtime of PyTorch, not {}", name, profile.runtime));
+    if (training_.optimizer.in_backward)
+      sharding.fail(fmt::format("'{}' updates a rank's part at once, not in backward", name));
+    if (training_.optimizer.kind != OptimizerKind::none && !training_.dtypes.master)
+      sharding.fail(fmt::format("'{}' updates an fp32 copy of a rank's part; expected dtype.master float32", name));
+    if (out_.sharding == Sharding::zero3 && profile.model_code != "huggingface" && profile.model_code != "torchtitan")
+      sharding.fail(fmt::format("'{}' is for model code huggingface and torchtitan, not {}", name, profile.model_code));
+    if (training_.dtypes.main_gradients)
+      sharding.fail(fmt::format("'{}' has its own buffers of gradients; leave dtype.main_gradients out", name));
+  }
+
   /// Why what is asked at `key` is not simulated; "" when it is.
   std::string unsimulated_tensor() const {
     const std::string& kernels = training_.profile.kernels;
@@ -223,10 +245,6 @@ class ShardReader {
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
     if (const std::string what = unsimulated_expert(); out_.expert > 1 && !what.empty())
       map_.optional("expert")->fail("'expert' above 1 is not simulated for " + what);
-    if (out_.sharding > Sharding::zero1 && !gathers_units(out_)) {
-      const Field field = *map_.optional("sharding");
-      field.fail(fmt::format("'sharding' {} is not simulated yet", field.value->text));
-    }
     if (out_.data > 1 && training_.optimizer.in_backward)
       map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
     if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none)

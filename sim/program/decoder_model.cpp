@@ -407,6 +407,7 @@ TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Train
   std::vector<TensorId> locals;
   TensorId x = starts ? embed(d, token_table, locals) : receive(d, ends, token_table, locals);
   if (!starts) out.input = x;
+  if (starts != ends && d.spec.tied_embeddings && d.spec.head == "lm") out.shared_table = token_table;
   for (std::int64_t i = range.first; i < range.first + range.count; ++i) x = block(d, i, x);
   out.program = ends ? with_head(d, x, token_table, locals) : without_head(d, x, locals);
   // Ranks that share tensors share the work.

@@ -68,7 +68,7 @@ OptimizerHabits optimizer_habits(const Training& training) {
   if (profile.kernels == "cpu-2.6") return {.device_scalars = true};
   return {.foreach_sum_is_new = training.pytorch != "2.6",
           .clipping = profile.loop == "megatron" ? ClippingForm::multi_tensor_norm : ClippingForm::foreach,
-          .states_first = profile.loop == "deepspeed"};
+          .states_first = profile.loop == "deepspeed" || is_deepspeed(training.shards)};
 }
 
 /// A number of the host program in arithmetic with a tensor.

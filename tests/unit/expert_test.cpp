@@ -148,6 +148,13 @@ TEST_CASE("experts: what ranks exchange, and how many bytes pass a link") {
         "mlp.dispatch.all_to_all " + std::to_string(183 * 128 * 3 / 4));
 }
 
+// In bf16, fp32 main gradients: of three layers two norms of 64 and a router of 8 x 64, and the last norm. Half, twice.
+TEST_CASE("experts: tensor ranks add up the gradients of a router, which each has of its own tokens") {
+  const std::vector<std::string> ends = exchanges(mixtral() + parallel("tensor: 2, sequence: true"), "");
+  const std::int64_t bytes = 4 * (3 * (2 * 64 + 8 * 64) + 64);
+  CHECK(ends == std::vector<std::string>{"norm_gradients.all_reduce " + std::to_string(bytes)});
+}
+
 TEST_CASE("experts: gradients and states of experts are divided over other ranks than the rest") {
   // each of 3 layers: experts of 8 x 3 x 64 x 96; data 4 x context 1, of which 4 / expert have the same experts
   const std::int64_t all = run_of(mixtral()).step.parameters, experts = std::int64_t{3} * 8 * 3 * 64 * 96;

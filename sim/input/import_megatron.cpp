@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "import_frameworks.hpp"
@@ -259,38 +260,55 @@ class Megatron {
   /// Degrees of one rank. How many replicas there are is not among the arguments: it is what the job's ranks leave.
   FlowBlock parallel() {
     FlowBlock out;
-    const std::int64_t experts = settings_.integer("num-experts", 0);
-    const std::int64_t tensor = settings_.integer("tensor-model-parallel-size", 1);
-    if (tensor > 1 && experts > 0) {
-      out_.unused.push_back(fmt::format("--tensor-model-parallel-size: {} (not simulated with experts)", tensor));
-    } else if (tensor > 1) {
-      out.add("tensor", tensor);
-      out.add_if(settings_.flag("sequence-parallel"), "sequence", "true");
+    const bool experts = settings_.integer("num-experts", 0) > 0;
+    std::int64_t tensor = settings_.integer("tensor-model-parallel-size", 1);
+    const bool shares_tokens = tensor > 1 && settings_.flag("sequence-parallel");
+    if (tensor > 1 && experts && !shares_tokens) {
+      out_.unused.push_back(fmt::format(
+          "--tensor-model-parallel-size: {} (not simulated with experts without --sequence-parallel)", tensor));
+      tensor = 1;
     }
-    add_context(out);
+    if (tensor > 1) {
+      out.add("tensor", tensor);
+      out.add_if(shares_tokens, "sequence", "true");
+    }
+    const std::int64_t context = add_context(out);
+    if (experts) add_shared_experts(out, tensor, context);
     add_stages(out);
     if (settings_.flag("use-distributed-optimizer")) {
       out.add("distributed_optimizer", "true");
       out_.notes.emplace_back("the optimizer's states are divided among replicas; set parallel.data to their number");
     }
-    if (const std::int64_t degree = settings_.integer("expert-model-parallel-size", 1); degree > 1)
-      out_.unused.push_back(fmt::format("--expert-model-parallel-size: {} (not simulated)", degree));
     return out;
   }
 
-  /// The kernels that divide a sequence are fused ones, of 16 bit.
-  void add_context(FlowBlock& out) {
+  /// The kernels that divide a sequence are fused ones, of 16 bit. The degree that the scenario has.
+  std::int64_t add_context(FlowBlock& out) {
     const std::int64_t context = settings_.integer("context-parallel-size", 1);
     const std::string exchange = settings_.text("cp-comm-type", "p2p");
-    if (context == 1) return;
-    const bool fused = settings_.text("attention-backend", "auto") != "unfused";
-    if (fused && (settings_.flag("bf16") || settings_.flag("fp16")))
-      out.add("context", context);
-    else
-      out_.unused.push_back(
-          fmt::format("--context-parallel-size: {} (not simulated without fused attention)", context));
+    if (context == 1) return 1;
     if (exchange != "p2p")
       out_.unused.push_back(fmt::format("--cp-comm-type: {} (keys go round, as with p2p)", exchange));
+    const bool fused = settings_.text("attention-backend", "auto") != "unfused";
+    if (!fused || !(settings_.flag("bf16") || settings_.flag("fp16"))) {
+      out_.unused.push_back(
+          fmt::format("--context-parallel-size: {} (not simulated without fused attention)", context));
+      return 1;
+    }
+    out.add("context", context);
+    return context;
+  }
+
+  /// With as many replicas as it takes to share the experts out; parallel_state.py asks no less of the job.
+  void add_shared_experts(FlowBlock& out, std::int64_t tensor, std::int64_t context) {
+    const std::int64_t expert = settings_.integer("expert-model-parallel-size", 1);
+    const std::int64_t expert_tensor = settings_.integer("expert-tensor-parallel-size", tensor);
+    if (expert == 1) return;
+    out.add("expert", expert);
+    if (expert_tensor != tensor) out.add("expert_tensor", expert_tensor);
+    const std::int64_t parts = expert * expert_tensor;
+    out.add("data", parts / std::gcd(parts, tensor * context));
+    out_.notes.emplace_back("parallel.data is the least that shares the experts out; set it to the job's");
   }
 
   void add_stages(FlowBlock& out) {

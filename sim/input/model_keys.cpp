@@ -153,6 +153,7 @@ Block transformer_block() {
           {"shared_expert_gate", Type::boolean, "the model type's", "A sigmoid weighs the shared experts."},
           {"dense_first", Type::integer, "the config's, or 0", "So many first layers have no experts."},
           per_layer("imbalance", Type::factor, "1", "Rows of the busiest expert over the mean."),
+          {"expert_load", Type::path, "none", "Instead: a CSV of layer, expert, tokens; their shares count."},
           {"capacity_factor", Type::factor, "none", "Rows an expert takes at most, over the mean."},
           {"pad_to_capacity", Type::boolean, "false", "Every expert has just that many rows."},
           {"kv_rank", Type::integer, "the config's", "DeepSeek: width of the latent row of keys and values."},

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t max_degree = 65'536;
 
-constexpr std::array<std::string_view, 9> shard_keys = {
-    "tensor", "sequence",         "context", "expert", "data", "sharding", "distributed_optimizer",
+constexpr std::array<std::string_view, 10> shard_keys = {
+    "tensor", "sequence",         "context", "expert", "expert_tensor", "data", "sharding", "distributed_optimizer",
     "fsdp",   "zero_optimization"};
 
 class ShardReader {
@@ -28,6 +28,7 @@ class ShardReader {
     refuse_other_families();
     read_degrees();
     if (spec_ == nullptr) return out_;
+    check_expert_columns();
     check_tensor();
     check_sequence();
     check_context();
@@ -46,15 +47,16 @@ class ShardReader {
         field->fail(fmt::format("'{}' is for family transformer, whose tensors have shapes to divide", key));
   }
 
-  int degree(std::string_view key) const {
+  int degree(std::string_view key, int otherwise = 1) const {
     return map_.get(
-        key, [](const Field& f) { return static_cast<int>(positive_integer(f, max_degree)); }, 1);
+        key, [](const Field& f) { return static_cast<int>(positive_integer(f, max_degree)); }, otherwise);
   }
 
   void read_degrees() {
     out_.tensor = degree("tensor");
     out_.context = degree("context");
     out_.expert = degree("expert");
+    out_.expert_tensor = degree("expert_tensor", out_.tensor);
     out_.data = degree("data");
     out_.sequence = map_.get("sequence", boolean, out_.sequence);
     out_.distributed_optimizer = map_.get("distributed_optimizer", boolean, out_.distributed_optimizer);
@@ -69,6 +71,12 @@ class ShardReader {
     if (whole % by != 0) map_.optional(key)->fail(fmt::format("{} {} do not divide by {} {}", whole, of, key, by));
   }
 
+  void check_expert_columns() const {
+    if (spec_->experts.count == 0 || out_.expert_tensor == 1) return;
+    const std::string_view key = map_.optional("expert_tensor") ? "expert_tensor" : "tensor";
+    divides(key, spec_->experts.hidden, "columns of an expert", out_.expert_tensor);
+  }
+
   /// Column- and row-parallel products share heads and the width inside the feed-forward part.
   void check_tensor() const {
     if (out_.tensor == 1) return;
@@ -78,7 +86,6 @@ class ShardReader {
     const bool dense =
         experts.count == 0 || experts.first_dense > 0 || experts.every > 1 || !experts.dense_layers.empty();
     if (dense) divides("tensor", spec_->ffn_hidden, "columns of ffn_hidden", out_.tensor);
-    if (experts.count > 0) divides("tensor", experts.hidden, "columns of an expert", out_.tensor);
     if (experts.count > 0) divides("tensor", experts.shared_hidden, "columns of the shared experts", out_.tensor);
     // Megatron-LM pads the vocabulary to what divides.
     if (!megatron()) divides("tensor", spec_->vocab, "words", out_.tensor);
@@ -105,15 +112,34 @@ class ShardReader {
   }
 
   void check_expert() const {
-    if (out_.expert == 1) return;
+    const Experts& experts = spec_->experts;
+    for (const std::string_view key : {"expert", "expert_tensor"})
+      if (const auto field = map_.optional(key); field && experts.count == 0)
+        field->fail(fmt::format("'{}' divides routed experts, which this model does not have", key));
+    if (experts.count == 0) return;
+    if (out_.expert == 1) {
+      if (out_.expert_tensor != out_.tensor)
+        map_.optional("expert_tensor")
+            ->fail(fmt::format(
+                "'expert_tensor' {} differs from tensor {} where experts are not shared out; expected expert "
+                "above 1",
+                out_.expert_tensor, out_.tensor));
+      return;
+    }
     const Field field = *map_.optional("expert");
-    if (spec_->experts.count == 0) field.fail("'expert' divides routed experts, which this model does not have");
-    divides("expert", spec_->experts.count, "experts", out_.expert);
-    const std::int64_t ranks = std::int64_t{out_.data} * out_.context;
-    if (ranks % out_.expert != 0)
+    divides("expert", experts.count, "experts", out_.expert);
+    // parallel_state.py: the world's size by expert_tensor x expert x pipeline.
+    const std::int64_t replicas = std::int64_t{out_.data} * out_.context;
+    if (out_.expert_tensor == out_.tensor && replicas % out_.expert != 0)
       field.fail(
           fmt::format("experts are divided among the {} data and context ranks, which do not divide by expert {}",
-                      out_.data * out_.context, out_.expert));
+                      replicas, out_.expert));
+    const std::int64_t ranks = replicas * out_.tensor, parts = std::int64_t{out_.expert} * out_.expert_tensor;
+    if (ranks % parts != 0)
+      field.fail(
+          fmt::format("experts are divided among the {} tensor, data and context ranks, which do not divide by expert "
+                      "{} x expert_tensor {}",
+                      ranks, out_.expert, out_.expert_tensor));
   }
 
   void check_data() const {
@@ -177,8 +203,9 @@ class ShardReader {
     if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
     if (!kernels.starts_with("cuda-") && kernels != "transformer-engine")
       return fmt::format("kernels {}; with those of CUDA it is", kernels);
-    if (spec_->experts.count > 0) return "routed experts";
-    if (spec_->latent.kv_rank > 0) return "latent attention";
+    // "sequence parallelism must be used" (megatron/core/transformer/moe/moe_layer.py).
+    if (spec_->experts.count > 0 && !out_.sequence) return "routed experts without 'sequence'; with it they are";
+    if (spec_->latent.kv_rank > 0 && !out_.sequence) return "latent attention without 'sequence'; with it it is";
     if (!spec_->causal) return "encoders";
     if (training_.lora.rank > 0) return "adapters";
     if (training_.loss.chunks > 1 || training_.loss.fused) return "a loss in chunks or fused with the head";
@@ -203,12 +230,21 @@ class ShardReader {
     return "";
   }
 
+  std::string unsimulated_expert() const {
+    if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
+    if (training_.profile.loop != "megatron")
+      return fmt::format("loop {}; with megatron it is", training_.profile.loop);
+    if (training_.lora.rank > 0) return "adapters";
+    return "";
+  }
+
   void refuse_unsimulated() const {
     if (const std::string what = unsimulated_context(); out_.context > 1 && !what.empty())
       map_.optional("context")->fail("'context' above 1 is not simulated for " + what);
     if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
-    if (out_.expert > 1) map_.optional("expert")->fail("'expert' above 1 is not simulated yet");
+    if (const std::string what = unsimulated_expert(); out_.expert > 1 && !what.empty())
+      map_.optional("expert")->fail("'expert' above 1 is not simulated for " + what);
     if (out_.data > 1 && training_.optimizer.in_backward)
       map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
     if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none)

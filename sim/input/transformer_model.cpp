@@ -8,6 +8,7 @@
 
 #include "model_types.hpp"
 #include "tidemark/input/config_file.hpp"
+#include "tidemark/input/expert_load.hpp"
 #include "tidemark/input/quantities.hpp"
 
 namespace tidemark {
@@ -154,7 +155,7 @@ void check_meant(const ModelType& type, const YamlMap& model) {
   };
   if (!type.has_experts)
     refuse({"experts", "experts_per_token", "expert_hidden", "shared_expert_hidden", "shared_expert_gate",
-            "dense_first", "imbalance", "capacity_factor", "pad_to_capacity"});
+            "dense_first", "imbalance", "expert_load", "capacity_factor", "pad_to_capacity"});
   if (!type.latent) refuse({"query_rank", "kv_rank", "nope_dim", "rope_dim", "value_dim"});
   if (type.latent) refuse({"head_dim", "rotary_dim", "qk_norm", "positions"});
   if (!type.encoder_decoder) refuse({"decoder_layers", "position_buckets"});
@@ -240,6 +241,11 @@ TransformerModel read_transformer(const YamlMap& model) {
   spec.token_types = fields.token_types.value.value_or(type.token_types);
   if (spec.rotary && !type.latent) spec.rotary_dim = rotated(spec, fields);
   if (type.has_experts) spec.experts = experts_of(type, fields, model, spec.ffn_hidden);
+  if (const auto load = model.optional("expert_load"); load && type.has_experts) {
+    if (model.optional("imbalance"))
+      load->fail("'imbalance' and 'expert_load' both say what experts get; leave one of them out");
+    spec.experts.loads = read_expert_load(path(*load), spec);
+  }
   if (type.latent) spec.latent = latent_of(fields, model);
   if (type.encoder_decoder) {
     spec.both.decoder_layers = fields.decoder_layers.value.value_or(spec.layers);

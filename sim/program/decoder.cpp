@@ -57,6 +57,8 @@ Decoder::Decoder(const TransformerSpec& the_spec, const Training& the_training)
       tensor_ranks(training.shards.tensor),
       divides_tokens(training.shards.sequence),
       context_ranks(training.shards.context),
+      expert_ranks(training.shards.expert),
+      expert_tensor_ranks(training.shards.expert_tensor),
       batch(training.batch.size),
       sequence(rows_of_a_sequence(spec, training) / context_ranks),
       query_width(heads_width(spec.heads, spec.head_dim)),

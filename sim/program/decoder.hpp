@@ -38,7 +38,7 @@ struct Decoder {
   DType compute;
   int tensor_ranks = 1;
   bool divides_tokens = false;  // among them, between products
-  int context_ranks = 1;
+  int context_ranks = 1, expert_ranks = 1, expert_tensor_ranks = 1;
   std::int64_t batch = 1, sequence = 1;         // of this rank: its own tokens of each sequence
   std::int64_t query_width = 0, kv_width = 0;   // heads x head_dim
   std::int64_t value_dim = 0, value_width = 0;  // of a head, of all query heads side by side
@@ -116,6 +116,8 @@ TensorId split_product(Decoder& d, std::string_view part, std::vector<TensorId> 
 TensorId split_lookup(Decoder& d, TensorId ids, TensorId table);
 /// This rank's tokens of what every rank has.
 TensorId own_tokens(Decoder& d, TensorId x);
+/// The tokens of all of them, where each has its own (gather_from_sequence_parallel_region).
+TensorId gathered_tokens(Decoder& d, const std::string& part, TensorId x);
 
 /// What a branch adds to the residual stream; Megatron leaves its last bias to the fused sum.
 struct Branch {

@@ -15,10 +15,13 @@ struct Routing {
   TensorId choices = no_tensor;  // [tokens, per_token]
 };
 
+/// Rows that this rank routes: of its own tokens where ranks divide them.
+std::int64_t own_rows(const Decoder& d) { return d.batch * d.sequence / (d.divides_tokens ? d.tensor_ranks : 1); }
+
 /// Scores in fp32, the best `per_token` of them, each over their sum (MixtralSparseMoeBlock, TopKRouter).
 Routing route(Decoder& d, TensorId x) {
   const Experts& experts = d.spec.experts;
-  const std::int64_t tokens = d.batch * d.sequence;
+  const std::int64_t tokens = own_rows(d);
   Routing out;
   out.rows = d.reshape("mlp.rows", x, {tokens, d.spec.hidden});
   const TensorId logits = d.linear("mlp.router", out.rows, experts.count, false);
@@ -62,7 +65,7 @@ TensorId added(Decoder& d, const std::string& part, TensorId sum, TensorId place
 }
 
 TensorId zeros(Decoder& d, DType dtype) {
-  return d.program.op(OpKind::fill, d.name("mlp.combined"), {}, {d.batch * d.sequence, d.spec.hidden}, dtype);
+  return d.program.op(OpKind::fill, d.name("mlp.combined"), {}, {own_rows(d), d.spec.hidden}, dtype);
 }
 
 /// One expert after the other, on copies of its rows (transformers, modeling_mixtral.py, modeling_qwen2_moe.py,
@@ -90,7 +93,7 @@ TensorId one_by_one(Decoder& d, const Routing& routing, const std::vector<std::i
 
 TensorId grouped(Decoder& d, const std::string& part, TensorId x, std::int64_t out) {
   const std::int64_t in = d.tensor(x).shape.back(), rows = d.tensor(x).shape.front();
-  const TensorId weight = d.weight(part + ".weight", {d.spec.experts.count, out, in});
+  const TensorId weight = d.weight(part + ".weight", {d.spec.experts.count / d.expert_ranks, out, in});
   return d.program.op(OpKind::grouped_linear, d.name(part),
                       {d.cast(part + ".input_cast", x, d.compute), d.cast(part + ".weight_cast", weight, d.compute)},
                       {rows, out}, d.compute);
@@ -107,13 +110,70 @@ TensorId gated_together(Decoder& d, TensorId both, std::int64_t inner) {
   return d.pointwise(OpKind::mul, "mlp.experts.mul", {gate, halves[1]});
 }
 
+/// Rows that go from the rank's own experts' point of view: how many it sends, has after the exchange, and works on.
+struct Dispatch {
+  std::int64_t sent = 0, received = 0, gathered = 0;
+};
+
+/// Experts of the rank that is shown: with a load given, of the one that gets most in all layers together; else the
+/// first ones, and with them the busiest.
+std::int64_t first_own_expert(const Decoder& d) {
+  const std::int64_t own = d.spec.experts.count / d.expert_ranks;
+  std::vector<Int128> load(static_cast<std::size_t>(d.expert_ranks));
+  for (const std::vector<std::int64_t>& layer : d.spec.experts.loads)
+    for (std::size_t i = 0; i < layer.size(); ++i) load[i / static_cast<std::size_t>(own)] += layer[i];
+  return (std::ranges::max_element(load) - load.begin()) * own;
+}
+
+/// The tokens of all ranks that share the experts are routed together. Whole rows where they do not divide.
+Dispatch dispatch(const Decoder& d, std::int64_t number) {
+  const std::int64_t ranks = std::int64_t{d.expert_ranks} * d.expert_tensor_ranks;
+  const std::vector<std::int64_t> rows = expert_rows(d.spec.experts, number, own_rows(d) * ranks);
+  const auto own = rows.begin() + first_own_expert(d);
+  const auto up = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };
+  Dispatch out;
+  out.sent = up(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), ranks);
+  out.gathered = std::accumulate(own, own + d.spec.experts.count / d.expert_ranks, std::int64_t{0});
+  out.received = up(out.gathered, d.expert_tensor_ranks);
+  return out;
+}
+
+/// Rows of x exchanged among ranks, in an op of its own.
+TensorId exchanged(Decoder& d, const std::string& how, const std::string& part, TensorId x, std::int64_t rows,
+                   int ranks) {
+  const DType dtype = d.tensor(x).dtype;
+  return d.program.op(OpKind::collective, d.name(part + "." + how), {x}, {rows, d.spec.hidden}, dtype,
+                      {.ranks = ranks, .implementation = how});
+}
+
+/// MoEAlltoAllTokenDispatcher (megatron/core/transformer/moe/token_dispatcher.py): rows go to the ranks that have their
+/// experts, are gathered where ranks share each expert's columns, and sorted by expert: as many came from each rank.
+TensorId at_experts(Decoder& d, const Dispatch& rows, TensorId x, TensorId choices) {
+  if (d.expert_ranks > 1) x = exchanged(d, "all_to_all", "mlp.dispatch", x, rows.received, d.expert_ranks);
+  if (d.expert_tensor_ranks > 1)
+    x = exchanged(d, "all_gather", "mlp.dispatch", x, rows.gathered, d.expert_tensor_ranks);
+  if (d.expert_ranks * d.expert_tensor_ranks == 1 || d.spec.experts.count == d.expert_ranks) return x;
+  return picked(d, "mlp.sorted", x, from_choices(d, "mlp.sorting", choices, {rows.gathered}), d.spec.hidden);
+}
+
+/// The same way back.
+TensorId from_experts(Decoder& d, const Dispatch& rows, TensorId x, TensorId choices) {
+  if (d.expert_ranks * d.expert_tensor_ranks > 1 && d.spec.experts.count > d.expert_ranks)
+    x = picked(d, "mlp.unsorted", x, from_choices(d, "mlp.unsorting", choices, {rows.gathered}), d.spec.hidden);
+  if (d.expert_tensor_ranks > 1)
+    x = exchanged(d, "reduce_scatter", "mlp.combine", x, rows.received, d.expert_tensor_ranks);
+  if (d.expert_ranks > 1) x = exchanged(d, "all_to_all", "mlp.combine", x, rows.sent, d.expert_ranks);
+  return x;
+}
+
 /// All experts at once on rows sorted by expert: torchtitan's grouped_mm, Megatron's grouped GEMM, whose first product
 /// makes gate and up in one tensor.
-TensorId together(Decoder& d, const Routing& routing, const std::vector<std::int64_t>& rows) {
-  const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+TensorId together(Decoder& d, const Routing& routing, std::int64_t number) {
   const std::int64_t inner = d.spec.experts.hidden;
-  const TensorId places = from_choices(d, "mlp.permutation", routing.choices, {total});
-  const TensorId sorted = picked(d, "mlp.permuted", routing.rows, places, d.spec.hidden);
+  const Dispatch rows = dispatch(d, number);
+  const TensorId places = from_choices(d, "mlp.permutation", routing.choices, {rows.sent});
+  const TensorId permuted = picked(d, "mlp.permuted", routing.rows, places, d.spec.hidden);
+  const TensorId sorted = at_experts(d, rows, permuted, routing.choices);
   TensorId middle = no_tensor;
   if (d.spec.gated_ffn && d.is(ModelCode::megatron)) {
     middle = gated_together(d, grouped(d, "mlp.experts.gate_up_proj", sorted, 2 * inner), inner);
@@ -125,7 +185,8 @@ TensorId together(Decoder& d, const Routing& routing, const std::vector<std::int
     middle = d.pointwise(activation_kind(d.spec.activation), "mlp.experts.activation",
                          {grouped(d, "mlp.experts.up_proj", sorted, inner)});
   }
-  const TensorId out = grouped(d, "mlp.experts.down_proj", middle, d.spec.hidden);
+  const TensorId made = grouped(d, "mlp.experts.down_proj", middle, d.spec.hidden);
+  const TensorId out = from_experts(d, rows, made, routing.choices);
   const TensorId weights = picked(d, "mlp.permuted_weights", routing.weights, places, 1);
   const TensorId weighted = d.pointwise(OpKind::mul, "mlp.weighted", {out, weights});
   return added(d, "mlp.unpermuted", zeros(d, d.tensor(weighted).dtype), places, weighted);
@@ -142,15 +203,41 @@ TensorId shared(Decoder& d, TensorId x) {
 
 }  // namespace
 
+namespace {
+
+/// The mean number of rows times a factor, rounded up.
+std::int64_t times_mean(const Ratio& factor, std::int64_t total, std::int64_t count) {
+  const Int128 divisor = Int128{count} * factor.denominator;
+  return static_cast<std::int64_t>((Int128{total} * factor.numerator + divisor - 1) / divisor);
+}
+
+/// Shares of `total` rows as the load has them; what does not divide goes to the first experts.
+std::vector<std::int64_t> as_loaded(const std::vector<std::int64_t>& load, std::int64_t total) {
+  const Int128 sum = std::accumulate(load.begin(), load.end(), Int128{0});
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t entry : load) rows.push_back(static_cast<std::int64_t>(Int128{total} * entry / sum));
+  const std::int64_t rest = total - std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rest); ++i) ++rows[i];
+  return rows;
+}
+
+/// An expert's capacity drops what is above, or fills up to it.
+std::vector<std::int64_t> capped(const Experts& experts, std::vector<std::int64_t> rows, std::int64_t total) {
+  if (!experts.capacity_factor) return rows;
+  const std::int64_t capacity = times_mean(*experts.capacity_factor, total, experts.count);
+  for (std::int64_t& row : rows) row = experts.pad_to_capacity ? capacity : std::min(row, capacity);
+  return rows;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> expert_rows(const Experts& experts, std::int64_t number, std::int64_t tokens) {
   const std::optional<std::int64_t> total = checked_product(tokens, experts.per_token);
   if (!total) throw InputError("transformer: tokens x experts per token pass 2^63");
   const std::int64_t count = experts.count;
-  // The mean number of rows times a factor, rounded up.
-  const auto scaled = [&](const Ratio& factor) {
-    const Int128 divisor = Int128{count} * factor.denominator;
-    return static_cast<std::int64_t>((Int128{*total} * factor.numerator + divisor - 1) / divisor);
-  };
+  if (const auto layer = static_cast<std::size_t>(number);
+      layer < experts.loads.size() && !experts.loads[layer].empty())
+    return capped(experts, as_loaded(experts.loads[layer], *total), *total);
   const std::vector<Ratio>& given = experts.imbalance;
   const Ratio factor = given.empty()       ? Ratio{}
                        : given.size() == 1 ? given[0]
@@ -158,21 +245,18 @@ std::vector<std::int64_t> expert_rows(const Experts& experts, std::int64_t numbe
   // A token goes to different experts: none gets more rows than there are tokens.
   std::vector<std::int64_t> rows(static_cast<std::size_t>(count), *total);
   if (count > 1) {
-    rows[0] = std::min(tokens, scaled(factor));
+    rows[0] = std::min(tokens, times_mean(factor, *total, count));
     const std::int64_t rest = *total - rows[0], others = count - 1;
     for (std::int64_t i = 1; i < count; ++i)  // what does not divide goes to the first ones
       rows[static_cast<std::size_t>(i)] = rest / others + (i <= rest % others ? 1 : 0);
   }
-  if (!experts.capacity_factor) return rows;
-  const std::int64_t capacity = scaled(*experts.capacity_factor);
-  for (std::int64_t& row : rows) row = experts.pad_to_capacity ? capacity : std::min(row, capacity);
-  return rows;
+  return capped(experts, std::move(rows), *total);
 }
 
 Branch expert_layer(Decoder& d, std::int64_t number, TensorId x) {
   const Routing routing = route(d, x);
-  const std::vector<std::int64_t> rows = expert_rows(d.spec.experts, number, d.batch * d.sequence);
-  TensorId out = d.is(ModelCode::huggingface) ? one_by_one(d, routing, rows) : together(d, routing, rows);
+  TensorId out = d.is(ModelCode::huggingface) ? one_by_one(d, routing, expert_rows(d.spec.experts, number, own_rows(d)))
+                                              : together(d, routing, number);
   Shape shape = d.tensor(x).shape;
   out = d.reshape("mlp.merged", out, shape);
   if (d.spec.experts.shared_hidden > 0) out = d.pointwise(OpKind::add, "mlp.add_shared", {out, shared(d, x)});

@@ -6,9 +6,9 @@ namespace tidemark {
 namespace {
 
 TensorId latent_queries(Decoder& d, TensorId x) {
-  if (d.spec.latent.query_rank == 0) return d.linear("attention.q_proj", x, d.query_width, false);
+  if (d.spec.latent.query_rank == 0) return d.linear("attention.q_proj", x, d.query_width, false, Split::column);
   const TensorId down = d.linear("attention.q_a_proj", x, d.spec.latent.query_rank, d.spec.qkv_bias);
-  return d.linear("attention.q_b_proj", norm(d, "attention.q_a_norm", down), d.query_width, false);
+  return d.linear("attention.q_b_proj", norm(d, "attention.q_a_norm", down), d.query_width, false, Split::column);
 }
 
 /// One head of keys seen as all of them: stride 0.
@@ -36,12 +36,13 @@ Heads latent_projections(Decoder& d, TensorId x) {
   const std::vector<TensorId> kv_a = d.split_columns(
       "attention.kv_a_split", down, {{"attention.kv_latent", latent.kv_rank}, {"attention.k_rope", latent.rope_dim}});
   const std::int64_t pair = latent.nope_dim + latent.value_dim;
-  const TensorId up =
-      d.linear("attention.kv_b_proj", norm(d, "attention.kv_a_norm", kv_a[0]), d.spec.heads * pair, false);
+  const TensorId up = d.linear("attention.kv_b_proj", norm(d, "attention.kv_a_norm", kv_a[0]), d.spec.heads * pair,
+                               false, Split::column);
   const std::vector<TensorId> kv =
       d.split_columns("attention.kv_split", as_heads(d, "kv", up, d.spec.heads, pair),
                       {{"attention.k_nope", latent.nope_dim}, {"attention.v", latent.value_dim}});
-  const TensorId shared_key = as_heads(d, "k_rope", kv_a[1], 1, latent.rope_dim);
+  const TensorId shared_key =
+      as_heads(d, "k_rope", gathered_tokens(d, "attention.k_rope", kv_a[1]), 1, latent.rope_dim);
   const TensorId q_rotated = rotary(d, "q", q[1]);
   const TensorId k_rotated = for_all_heads(d, rotary(d, "k", shared_key));
   Heads heads;

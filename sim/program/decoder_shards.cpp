@@ -13,7 +13,9 @@ std::size_t token_dimension(const Decoder& d) { return d.is(ModelCode::megatron)
 
 TransformerSpec shard_of(TransformerSpec spec, const Training& training) {
   const int ranks = training.shards.tensor;
+  spec.experts.hidden /= training.shards.expert_tensor;
   if (ranks == 1) return spec;
+  spec.experts.shared_hidden /= ranks;
   spec.heads /= ranks;
   spec.kv_heads /= ranks;
   spec.ffn_hidden /= ranks;
@@ -62,6 +64,15 @@ TensorId own_tokens(Decoder& d, TensorId x) {
   const DType dtype = d.tensor(x).dtype;
   return d.program.op(OpKind::collective, d.name("scatter"), {x}, d.stream_rows(d.spec.hidden), dtype,
                       {.ranks = d.tensor_ranks, .implementation = "scatter"});
+}
+
+TensorId gathered_tokens(Decoder& d, const std::string& part, TensorId x) {
+  if (!d.divides_tokens) return x;
+  Shape shape = d.tensor(x).shape;
+  shape.at(token_dimension(d)) *= d.tensor_ranks;
+  const DType dtype = d.tensor(x).dtype;
+  return d.program.op(OpKind::collective, d.name(part + ".all_gather"), {x}, std::move(shape), dtype,
+                      {.ranks = d.tensor_ranks, .implementation = "all_gather"});
 }
 
 }  // namespace tidemark

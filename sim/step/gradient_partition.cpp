@@ -32,7 +32,8 @@ GradientPartition::GradientPartition(const Program& program, const Training& tra
   for (const auto& [dtype, group] : groups) {
     std::vector<std::int64_t> sizes;
     for (const std::size_t i : group) sizes.push_back(places_[i].elements);
-    const std::int64_t part = flat_parameters(sizes, training.shards).elements / state_ranks(training.shards);
+    const std::int64_t part =
+        flat_parameters(sizes, training.shards, state_ranks(training.shards)).elements / state_ranks(training.shards);
     part_ += part;
     std::int64_t start = 0;
     for (const std::size_t i : group) {

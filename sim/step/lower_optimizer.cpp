@@ -1,5 +1,6 @@
 // What does a step end with: exchanges with the replicas, the optimizer, zero_grad?
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -27,16 +28,18 @@ void ProgramLowering::emit_main_gradients() {
 void ProgramLowering::divide_states() {
   const Shards& shards = training_.shards;
   if (!shards.distributed_optimizer && shards.sharding != Sharding::zero1 && shards.sharding != Sharding::zero2) return;
-  std::map<DType, std::vector<std::size_t>> groups;
+  std::map<std::pair<bool, DType>, std::vector<std::size_t>> groups;
   for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
-    if (tensor(parameter_tensors_[i]).requires_grad) groups[optimizer_parameters_[i].dtype].push_back(i);
+    if (const OptimizerParameter& p = optimizer_parameters_[i]; tensor(parameter_tensors_[i]).requires_grad)
+      groups[{is_shared_out(p.name, shards), p.dtype}].push_back(i);
   const auto pad = [&](const char* name, std::int64_t bytes, Category category) {
     step_.storages[emit_.initial(name, Bytes{bytes}, category, -1)].outlives_step = true;
   };
-  for (const auto& [dtype, group] : groups) {
+  for (const auto& [of, group] : groups) {
+    const auto& [shared_out, dtype] = of;
     std::vector<std::int64_t> sizes;
     for (const std::size_t i : group) sizes.push_back(optimizer_parameters_[i].elements);
-    flat_.push_back(flat_parameters(sizes, shards));
+    flat_.push_back(flat_parameters(sizes, shards, shared_out ? expert_data_ranks(shards) : state_ranks(shards)));
     for (std::size_t n = 0; n < group.size(); ++n) optimizer_parameters_[group[n]].elements = flat_.back().owned[n];
     pad("parameters.padding", flat_.back().padding * bytes_per_element(dtype), Category::parameter);
     if (shards.distributed_optimizer && training_.dtypes.main_gradients)
@@ -46,8 +49,9 @@ void ProgramLowering::divide_states() {
 }
 
 /// All replicas at once, at the end of a step: a ring passes all but a rank's own part, an all-reduce twice.
-void ProgramLowering::exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes) {
-  const std::int64_t ranks = state_ranks(training_.shards);
+void ProgramLowering::exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes,
+                                             std::int64_t ranks) {
+  if (ranks == 1) return;
   const std::int64_t once = bytes - bytes / ranks;
   StepOp op;
   op.phase = Phase::communication;
@@ -65,7 +69,11 @@ void ProgramLowering::emit_optimizer() {
   if (training_.optimizer.in_backward) return;
   if (modules_) return emit_sub_groups();
   const Shards& shards = training_.shards;
-  std::int64_t of_gradients = 0, of_parameters = 0, owned = 0, owned_gradients = 0;
+  struct Sum {
+    std::int64_t of_gradients = 0, of_parameters = 0;
+  };
+  std::array<Sum, 2> sums;  // of what every rank has, and of experts that ranks have shared out
+  std::int64_t owned = 0, owned_gradients = 0;
   for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
     OptimizerParameter& p = optimizer_parameters_[i];
     const TensorId t = parameter_tensors_[i];
@@ -77,16 +85,20 @@ void ProgramLowering::emit_optimizer() {
     const std::int64_t item = partitioned
                                   ? bytes_per_element(shards.zero.grad_accum_dtype.value_or(p.dtype))
                                   : step_.storages[p.gradient].bytes.count / std::max<std::int64_t>(elements, 1);
-    of_gradients += elements * item;
-    of_parameters += elements * bytes_per_element(p.dtype);
+    Sum& sum = sums[is_shared_out(p.name, shards) ? 1 : 0];
+    sum.of_gradients += elements * item;
+    sum.of_parameters += elements * bytes_per_element(p.dtype);
     owned += p.elements;
     owned_gradients += p.elements * item;
   }
   const bool updates = training_.optimizer.kind != OptimizerKind::none;
-  const bool replicas = updates && !units_ && state_ranks(shards) > 1;  // units have exchanged theirs in backward
+  const bool replicas = updates && !units_;  // units have exchanged theirs in backward
   const bool divided = !flat_.empty();
-  if (replicas && !partition_)
-    exchange_with_replicas(divided ? "reduce_scatter" : "all_reduce", "gradients", of_gradients);
+  const auto exchange = [&](std::string_view how, const std::string& what, std::int64_t Sum::*bytes) {
+    exchange_with_replicas(how, what, sums[0].*bytes, state_ranks(shards));
+    if (shards.expert > 1) exchange_with_replicas(how, "experts." + what, sums[1].*bytes, expert_data_ranks(shards));
+  };
+  if (replicas && !partition_) exchange(divided ? "reduce_scatter" : "all_reduce", "gradients", &Sum::of_gradients);
   if (updates) add_partial_gradients();
   const bool copies = shards.sharding == Sharding::zero1 || partition_;
   const StorageId wide = updates && copies ? emit_wide_gradients(owned, Bytes{owned_gradients}) : none;
@@ -97,7 +109,7 @@ void ProgramLowering::emit_optimizer() {
   }
   optimizer_.emit_step(emit_, optimizer_parameters_, step_number_);
   if (wide != none) emit_.release(wide);
-  if (replicas && divided) exchange_with_replicas("all_gather", "parameters", of_parameters);
+  if (replicas && divided) exchange("all_gather", "parameters", &Sum::of_parameters);
 }
 
 /// DeepSpeed's stage 3 updates a rank's part group by group, each with an fp32 copy of its gradients (stage3.py, step).

@@ -7,20 +7,26 @@
 namespace tidemark {
 
 /// Of parameters that every tensor-parallel rank has whole, but whose gradients it has of its own tokens, or heads,
-/// alone: under sequence parallelism vectors that no rank has a part of (norms, biases behind row products), and norms
-/// of queries and keys always. megatron/core/distributed/finalize_model_grads.py, _allreduce_layernorm_grads.
+/// alone: under sequence parallelism vectors that no rank has a part of (norms, biases behind row products) and weights
+/// that each multiplies its own tokens with (routers, the narrow ones of latent attention), and norms of queries and
+/// keys always. megatron/core/distributed/finalize_model_grads.py, _allreduce_layernorm_grads.
 std::vector<StorageId> ProgramLowering::partial_gradients() {
   std::set<std::string> divided;  // biases of column products, whoever adds them
-  for (const ProgramOp& op : program_.ops)
-    if (op.kind == OpKind::linear && op.attributes.implementation.starts_with("column")) {
-      const std::string& weight = tensor(op.inputs[1]).name;
+  std::set<std::string> whole;    // weights of products that are not divided
+  for (const ProgramOp& op : program_.ops) {
+    if (op.kind != OpKind::linear) continue;
+    const std::string& weight = tensor(op.inputs[1]).name;
+    if (op.attributes.implementation.starts_with("column"))
       divided.insert(weight.substr(0, weight.rfind('.')) + ".bias");
-    }
+    else if (!op.attributes.implementation.starts_with("row"))
+      whole.insert(weight);
+  }
   std::vector<StorageId> out;
   for (const TensorId t : parameter_tensors_) {
     const std::string& name = tensor(t).name;
     const bool of_heads = name.find(".q_norm") != std::string::npos || name.find(".k_norm") != std::string::npos;
-    const bool of_tokens = training_.shards.sequence && tensor(t).shape.size() == 1 && !divided.contains(name);
+    const bool of_own = whole.contains(name) || (tensor(t).shape.size() == 1 && !divided.contains(name));
+    const bool of_tokens = training_.shards.sequence && of_own;
     if ((of_heads || of_tokens) && leaf_storage(t) != none) out.push_back(leaf_storage(t));
   }
   return out;

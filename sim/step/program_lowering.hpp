@@ -131,7 +131,7 @@ class ProgramLowering {
   void emit_optimizer();
   void emit_sub_groups();
   StorageId emit_wide_gradients(std::int64_t owned, Bytes flat);
-  void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
+  void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes, std::int64_t ranks);
   std::vector<StorageId> partial_gradients();
   void add_partial_gradients();
   void step_in_backward(TensorId t);

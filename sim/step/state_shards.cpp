@@ -6,8 +6,11 @@
 namespace tidemark {
 std::int64_t state_ranks(const Shards& shards) { return std::int64_t{shards.data} * shards.context; }
 
-FlatParameters flat_parameters(const std::vector<std::int64_t>& sizes, const Shards& shards) {
-  const std::int64_t ranks = state_ranks(shards);
+bool is_shared_out(std::string_view name, const Shards& shards) {
+  return shards.expert > 1 && name.find(".experts.") != std::string_view::npos;
+}
+
+FlatParameters flat_parameters(const std::vector<std::int64_t>& sizes, const Shards& shards, std::int64_t ranks) {
   const bool megatron = shards.distributed_optimizer;
   std::vector<std::size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -237,6 +237,17 @@ TEST_CASE("bad input: degrees that do not divide what they should") {
       {"experts", routed + "parallel: {expert: 4, data: 4}", "s.yaml:3:20: error: 6 experts do not divide by expert 4"},
       {"ranks that hold experts", routed + "parallel: {expert: 3, data: 4}",
        "s.yaml:3:20: error: experts are divided among the 4 data and context ranks, which do not divide by expert 3"},
+      {"ranks that hold parts of experts",
+       routed + megatron + "parallel: {tensor: 2, sequence: true, expert: 3, expert_tensor: 1, data: 4}",
+       "s.yaml:4:47: error: experts are divided among the 8 tensor, data and context ranks, which do not divide by "
+       "expert 3 x expert_tensor 1"},
+      {"parts of experts that stay together", routed + megatron + "parallel: {tensor: 2, expert_tensor: 1}",
+       "s.yaml:4:38: error: 'expert_tensor' 1 differs from tensor 2 where experts are not shared out; expected expert "
+       "above 1"},
+      {"experts among ranks that do not share tokens", routed + megatron + "parallel: {tensor: 2}",
+       "s.yaml:4:20: error: 'tensor' above 1 is not simulated for routed experts without 'sequence'; with it they are"},
+      {"experts of other code", routed + "parallel: {expert: 2, data: 2}",
+       "s.yaml:3:20: error: 'expert' above 1 is not simulated for model_code huggingface; with megatron it is"},
       {"sharding over one rank", gpt2 + "parallel: {sharding: zero2}",
        "s.yaml:2:22: error: sharding 'zero2' divides among data-parallel ranks; expected data above 1"},
       {"two ways to divide states",

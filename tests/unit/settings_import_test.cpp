@@ -127,6 +127,13 @@ TEST_CASE("import: Megatron's degrees of one rank") {
       {"tensor ranks", "  --tensor-model-parallel-size: 2\n", "parallel: {tensor: 2}\n"},
       {"that share tokens", "  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n",
        "parallel: {tensor: 2, sequence: true}\n"},
+      {"experts shared out, and the least of replicas",
+       "  --num-experts: 8\n  --context-parallel-size: 2\n  --bf16: true\n  --expert-model-parallel-size: 4\n",
+       "parallel: {context: 2, expert: 4, data: 2}\n"},
+      {"whole experts on tensor ranks",
+       "  --num-experts: 8\n  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n"
+       "  --expert-model-parallel-size: 8\n  --expert-tensor-parallel-size: 1\n",
+       "parallel: {tensor: 2, sequence: true, expert: 8, expert_tensor: 1, data: 4}\n"},
       {"stages", "  --pipeline-model-parallel-size: 2\n  --global-batch-size: 32\n",
        "parallel: {pipeline: 2, micro_batches: 8}\n"},
       {"chunks by their layers",

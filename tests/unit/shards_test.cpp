@@ -169,7 +169,7 @@ TEST_CASE("shards: where one rank's part of the states lies") {
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
-    CHECK(flat_parameters({500, 10, 100}, c.shards) == c.expected);
+    CHECK(flat_parameters({500, 10, 100}, c.shards, state_ranks(c.shards)) == c.expected);
   }
 }
 

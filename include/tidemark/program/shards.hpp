@@ -53,7 +53,8 @@ struct Shards {
   int tensor = 1;         // columns and rows of products (Shoeybi et al. 2019)
   bool sequence = false;  // what lies between those products is divided too, by tokens (Korthikanti et al. 2022)
   int context = 1;        // tokens of every activation
-  int expert = 1;         // routed experts
+  int expert = 1;         // routed experts: each rank has some of them whole
+  int expert_tensor = 1;  // columns and rows of each expert's products; Megatron-LM's default is `tensor`
   int data = 1;           // replicas of the model
   Sharding sharding = Sharding::none;
   bool distributed_optimizer = false;  // Megatron-LM's: states and master weights by data-parallel rank
@@ -63,6 +64,12 @@ struct Shards {
 };
 constexpr bool gathers_units(const Shards& shards) {
   return shards.sharding == Sharding::fsdp1 || shards.sharding == Sharding::fsdp2;
+}
+
+/// Megatron-LM's parallel_state.py: the ranks of a stage that have the same part of the experts.
+constexpr std::int64_t expert_data_ranks(const Shards& shards) {
+  return std::int64_t{shards.tensor} * shards.context * shards.data /
+         (std::int64_t{shards.expert_tensor} * shards.expert);
 }
 
 constexpr bool is_deepspeed(const Shards& shards) {

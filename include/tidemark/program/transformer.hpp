@@ -41,6 +41,8 @@ struct Experts {
   /// Rows of the busiest expert over the mean, the other experts sharing the rest evenly: one for all layers, or one
   /// each. Empty: all the same.
   std::vector<Ratio> imbalance;
+  /// Instead: what each expert got, by layer, in a unit of its own; empty for layers without a load.
+  std::vector<std::vector<std::int64_t>> loads;
   /// At most ceil(mean rows x this) an expert; tokens above are dropped. Without: none is.
   std::optional<Ratio> capacity_factor;
   bool pad_to_capacity = false;  // every expert gets exactly that many rows

@@ -1,4 +1,5 @@
 /// Products and tables that tensor-parallel ranks share, and what ranks exchange.
+#include <algorithm>
 #include <string>
 
 #include "draft.hpp"
@@ -91,7 +92,9 @@ Kernel collective(const OpView& op) {
     return k.outputs().exchange(how, out).backward().gradient(0).exchange("reduce_scatter", out).finish();
   if (how == "reduce_scatter")
     return k.outputs().exchange(how, in).backward().gradient(0).exchange("all_gather", in).finish();
-  return k.outputs().exchange("all_to_all", in).backward().gradient(0).exchange("all_to_all", out).finish();
+  // What a busy rank receives can be more than it sends: the link's fuller way takes the time.
+  const std::int64_t fuller = std::max(in, out);
+  return k.outputs().exchange(how, fuller).backward().gradient(0).exchange(how, fuller).finish();
 }
 
 }  // namespace tidemark::kernels

@@ -320,8 +320,30 @@ class Megatron {
         per_chunk > 0 ? layers / (stages * per_chunk) : settings_.integer("num-virtual-stages-per-pipeline-rank", 1);
     out.add("pipeline", stages);
     if (chunks > 1) out.add("virtual", chunks);
+    if (chunks <= 1) add_uneven_stages(out, layers, stages);
     out.add("micro_batches",
             std::max<std::int64_t>(1, settings_.integer("global-batch-size", 0) / needed("micro-batch-size")));
+  }
+
+  /// TransformerConfig: the first and the last stage as told, the rest evenly over those between.
+  void add_uneven_stages(FlowBlock& out, std::int64_t layers, std::int64_t stages) {
+    const std::int64_t first = settings_.integer("decoder-first-pipeline-num-layers", 0);
+    const std::int64_t last = settings_.integer("decoder-last-pipeline-num-layers", 0);
+    if (first == 0 && last == 0) return;
+    const std::int64_t between = stages - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
+    const std::int64_t rest = layers - first - last;
+    if (rest < 0 || (between == 0 && rest != 0) || (between > 0 && rest % between != 0))
+      throw InputError(
+          settings_.where(first > 0 ? "decoder-first-pipeline-num-layers" : "decoder-last-pipeline-num-layers"),
+          fmt::format("{} layers less {} first and {} last ones do not divide into {} stages", layers, first, last,
+                      between));
+    std::string list;
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      const bool ends = stage + 1 == stages;
+      const std::int64_t share = stage == 0 && first > 0 ? first : ends && last > 0 ? last : rest / between;
+      list += (stage == 0 ? "[" : ", ") + std::to_string(share);
+    }
+    out.add("layers_per_chunk", list + "]");
   }
 
   /// Logging, data, schedules of the learning rate, files: nothing of a step's memory.

@@ -127,7 +127,8 @@ void check_patterns(const std::vector<std::string>& patterns, const Outline& out
   known.insert(known.end(), names.begin(), names.end());
   for (const Group& group : groups()) known.emplace_back(group.name);
   const std::string near = nearest_name(without_count(pattern), known);
-  const std::string hint = near.empty() ? "" : "did you mean '" + near + "'? ";
+  const bool same = near == without_count(pattern);  // a group of kinds that these blocks have none of
+  const std::string hint = near.empty() || same ? "" : "did you mean '" + near + "'? ";
   throw InputError("'" + pattern + "' matches no op of the blocks; " + hint + "expected a kind (" + joined(kinds) +
                    "), a group (matmul, norm, activation) or part of a name (" + joined(names) + ")");
 }

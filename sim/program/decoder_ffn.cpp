@@ -49,12 +49,13 @@ TensorId megatron_gated(Decoder& d, const Part& part, TensorId x) {
   return d.pointwise(OpKind::mul, part.of("mul"), {activation(d, part, {parts[0]}), parts[1]});
 }
 
-/// down(activation(gate(x)) * up(x)), in Python's order of evaluation.
-TensorId gated(Decoder& d, const Part& part, TensorId x) {
+/// down(activation(gate(x)) * up(x)), in Python's order of evaluation. `named`: what has a name until it returns.
+TensorId gated(Decoder& d, const Part& part, TensorId x, std::vector<TensorId>& named) {
   if (d.is(ModelCode::megatron)) return megatron_gated(d, part, x);
   const TensorId gate =
       activation(d, part, {d.linear(part.of("gate_proj"), x, part.width, d.spec.ffn_bias, Split::column)});
   const TensorId up = d.linear(part.of("up_proj"), x, part.width, d.spec.ffn_bias, Split::column);
+  if (d.spec.both.decoder_layers > 0) named = {gate, up};  // T5DenseGatedActDense: hidden_gelu, hidden_linear
   return d.pointwise(OpKind::mul, part.of("mul"), {gate, up});
 }
 
@@ -87,7 +88,8 @@ OpKind activation_kind(const std::string& name) {
 
 Branch feed_forward(Decoder& d, const std::string& name, TensorId x, std::int64_t width) {
   const Part part = {name, width};
-  TensorId inner = d.spec.gated_ffn ? gated(d, part, x) : plain(d, part, x);
+  std::vector<TensorId> named;
+  TensorId inner = d.spec.gated_ffn ? gated(d, part, x, named) : plain(d, part, x);
   if (d.habits.inner_dropout) inner = d.dropout(part.of("dropout"), inner, d.spec.residual_dropout);
   Branch branch;
   if (d.is(ModelCode::megatron)) {
@@ -98,6 +100,7 @@ Branch feed_forward(Decoder& d, const std::string& name, TensorId x, std::int64_
     branch.out = d.linear(part.of("down_proj"), inner, d.spec.hidden, d.spec.ffn_bias, Split::row);
     if (!d.habits.inner_dropout) branch.out = d.dropout(part.of("dropout"), branch.out, d.spec.residual_dropout);
   }
+  for (const TensorId local : named) d.ends_scope(local);
   d.ends_scope(x);
   return branch;
 }

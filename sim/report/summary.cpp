@@ -213,8 +213,14 @@ std::vector<std::string> policy_warnings(const Step& step, const std::vector<Pea
                   (largest.empty() ? "" : "; the largest: " + largest) +
                   "): recomputing more of the same cannot lower it");
   }
-  if (summary.no_checkpoint_peak && peak.bytes >= *summary.no_checkpoint_peak)
-    out.push_back(fmt::format("the peak is not below the {} of no checkpointing", pretty(*summary.no_checkpoint_peak)) +
+  if (!summary.no_checkpoint_peak) return out;
+  const Bytes without = *summary.no_checkpoint_peak;
+  if (peak.bytes >= without)
+    out.push_back(fmt::format("the peak is not below the {} of no checkpointing", pretty(without)) +
+                  why_not_below(recompute));
+  else if (recompute.layers_recomputed > 1 && recompute.layers_rebuilt == recompute.layers_recomputed)
+    out.push_back(fmt::format("the peak is {} below the {} of no checkpointing", pretty(without - peak.bytes),
+                              pretty(without)) +
                   why_not_below(recompute));
   return out;
 }

@@ -107,21 +107,28 @@ void ProgramLowering::end_recompute(std::int32_t r) {
   const auto drop_numbers = [&] {
     for (; !state.numbers.empty(); state.numbers.pop_back()) emit_.release(state.numbers.back());
   };
-  const std::vector<OpIndex>& ops = region(r).ops;
-  const auto drop_locals = [&](OpIndex k) { this->drop_locals(k); };
   if (region(r).stops_early) {  // an exception unwinds: the generator's guard, then the frames from the inside
     drop_rng();
     unwind(r);
     drop_numbers();
   } else if (runtime_.unpacks_to_locals && !reentrant()) {  // the result is not even named: its graph, then itself
     drop_numbers();
-    std::ranges::for_each(ops, drop_locals);
+    drop_results(r);
     drop_rng();
   } else {
     drop_rng();
-    std::ranges::for_each(ops, drop_locals);
+    drop_results(r);
     drop_numbers();
   }
+}
+
+/// What is named still when the rebuilt function returns is its result: a tuple of its rows, made last, and what else
+/// it made, which lets go of the last one first.
+void ProgramLowering::drop_results(std::int32_t r) {
+  const std::vector<OpIndex>& ops = region(r).ops;
+  if (ops.empty()) return;
+  std::for_each(ops.rbegin() + 1, ops.rend(), [&](OpIndex k) { drop_locals(k); });
+  drop_locals(ops.back());
 }
 
 /// Frames end from the inside, and let go of their variables in the order in which they would have on returning: the

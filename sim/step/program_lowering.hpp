@@ -211,6 +211,7 @@ class ProgramLowering {
   void find_active_ops();
   std::vector<std::int32_t> leaf_edges(std::int32_t region) const;
   void drop_locals(OpIndex k);
+  void drop_results(std::int32_t r);
   void count_released(std::int32_t region, std::size_t saved);
   void release_frame(std::int32_t r);
   void unwind(std::int32_t r);

@@ -1,5 +1,7 @@
 #include "tidemark/study/facts.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <variant>
 
@@ -87,6 +89,19 @@ std::optional<Textbook> textbook_of(const Policy& policy, const Outline& outline
   return Textbook{layers, *interval, saved, boundary};
 }
 
+/// Megatron-LM's _vocab_size_with_padding: whole 128s (--make-vocab-size-divisible-by) for each tensor rank.
+void warn_of_padding(const Scenario& scenario, std::vector<std::string>& warnings) {
+  const auto* spec = std::get_if<TransformerSpec>(&scenario.model);
+  if (spec == nullptr || spec->head != "lm" || scenario.training.profile.model_code != "megatron") return;
+  const std::int64_t multiple = 128 * scenario.training.shards.tensor;
+  const std::int64_t padded = (spec->vocab + multiple - 1) / multiple * multiple;
+  if (padded != spec->vocab)
+    warnings.push_back(
+        fmt::format("Megatron-LM pads a vocabulary of {} to {}, whole 128s a tensor rank, unless "
+                    "--make-vocab-size-divisible-by says otherwise; {} is simulated as it stands",
+                    spec->vocab, padded, spec->vocab));
+}
+
 Bytes peak_without_checkpointing(Scenario scenario, const Outline& outline) {
   scenario.policy = {};
   if (scenario.pipeline) {
@@ -119,6 +134,7 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
   facts.allocator.steady = find_steady_state(scenario, run.plan);
   facts.warnings = run.plan.warnings;
   facts.warnings.insert(facts.warnings.end(), run.notes.begin(), run.notes.end());
+  warn_of_padding(scenario, facts.warnings);
   facts.pipeline = run.pipeline;
   const bool reads_copies = std::ranges::any_of(
       run.plan.steps, [](const PlanStep& s) { return s.action == Action::copy_in && s.keep == Keep::input; });

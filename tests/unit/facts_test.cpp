@@ -109,3 +109,27 @@ TEST_CASE("facts: the rate is that of the compute data type") {
   scenario.training.dtypes.compute = DType::bfloat16;
   CHECK(facts_of(scenario).flops_per_second == 5e12);
 }
+
+TEST_CASE("facts: a vocabulary that Megatron-LM would pad") {
+  struct Case {
+    std::string name;
+    std::vector<std::string> sets;
+    std::vector<std::string> warnings;
+  };
+  const std::string otherwise =
+      ", whole 128s a tensor rank, unless --make-vocab-size-divisible-by says otherwise; 200 is simulated as it stands";
+  const Case cases[] = {
+      {"to the next 128", {}, {"Megatron-LM pads a vocabulary of 200 to 256" + otherwise}},
+      {"of each tensor rank", {"parallel={tensor: 4}"}, {"Megatron-LM pads a vocabulary of 200 to 512" + otherwise}},
+      {"padded already", {"model.vocab=256"}, {}},
+      {"others do not", {"profile=pytorch-cuda"}, {}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Scenario scenario = parse_scenario(
+        "profile: megatron\nmodel: {family: transformer, model_type: gpt2, layers: 1, hidden: 32, heads: "
+        "4, vocab: 200, max_positions: 8}\nbatch: {size: 1, sequence: 8}\n",
+        "s.yaml", c.sets);
+    CHECK(facts_of(scenario).warnings == c.warnings);
+  }
+}

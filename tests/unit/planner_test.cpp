@@ -391,3 +391,75 @@ TEST_CASE("planners refuse what they cannot plan") {
         "method 'rotor' does not plan models of ops; there are auto, uniform, block, chen, knapsack, search");
   CHECK(!find_plan(chain(4), Bytes{30}, {.method = "auto"}).best);
 }
+
+namespace {
+
+/// Four layers under the framework's rules, of which the first two are given: bytes that each saves, the forward's time
+/// and FLOPs. The last two are dear.
+struct Tied {
+  std::int64_t bytes, time, flops;
+};
+Scenario tied(const Tied& first, const Tied& second) {
+  Scenario scenario = chain(4);
+  scenario.convention = Convention::framework;
+  auto& graph = std::get<LayerGraph>(scenario.model);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Tied& of = i == 0 ? first : i == 1 ? second : Tied{100, 1000, 1000};
+    graph.layers[i].layer_activation = Bytes{of.bytes};
+    graph.layers[i].forward_time = Nanos{of.time};
+    graph.layers[i].forward_flops = Flops{of.flops};
+  }
+  return scenario;
+}
+
+/// Layers that the plan runs again, in order.
+std::string again(const Plan& plan) {
+  std::string out;
+  for (const PlanStep& step : plan.steps)
+    if (step.action == Action::recompute) out += (out.empty() ? "" : " ") + std::to_string(step.layer);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("planners: of plans that fit, what decides") {
+  struct Case {
+    std::string name;
+    Tied first, second;
+    std::int64_t less;  // bytes under the peak without recomputation
+    std::string layers;
+  };
+  const Case cases[] = {
+      {"less time", {100, 20, 10}, {100, 10, 20}, 50, "1"},
+      {"in the same time fewer FLOPs", {100, 10, 20}, {100, 10, 10}, 50, "1"},
+      {"of the same cost fewer recomputes", {60, 0, 0}, {100, 10, 10}, 50, "0"},
+      {"of as many the lower peak", {90, 10, 10}, {100, 10, 10}, 50, "1"},
+      {"of the same peak the lower ids", {100, 10, 10}, {100, 10, 10}, 50, "0"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Scenario scenario = tied(c.first, c.second);
+    const Bytes budget = run(scenario).timeline.peak - Bytes{c.less};
+    const PlanAnswer answer = find_plan(scenario, budget, {.method = "search"});
+    REQUIRE(answer.best);
+    CHECK(again(answer.best->plan) == c.layers);
+  }
+}
+
+TEST_CASE("planners: a budget below what is there before the first op is refused with the bytes, for every kind") {
+  const auto message = [](const Scenario& scenario) -> std::string {
+    const Step none = run(scenario).step;
+    Bytes still;
+    for (const StorageId id : none.initial) still += none.storages[id].bytes;
+    try {
+      (void)find_plan(scenario, still - Bytes{1});
+    } catch (const InputError& error) {
+      return error.message().ends_with(" is below the " + to_string(still) + " bytes that are live before the first op")
+                 ? "refused"
+                 : error.message();
+    }
+    return "planned";
+  };
+  for (const Scenario& scenario : {chain(4), branches(), mlp(), gpt(), residual(), trap()})
+    CHECK(message(scenario) == "refused");
+}

@@ -139,6 +139,14 @@ TEST_CASE("import: Megatron's degrees of one rank") {
       {"chunks by their layers",
        "  --pipeline-model-parallel-size: 2\n  --num-layers-per-virtual-pipeline-stage: 3\n  --global-batch-size: 32\n",
        "parallel: {pipeline: 2, virtual: 2, micro_batches: 8}\n"},
+      // TransformerConfig, 12 layers
+      {"uneven stages at both ends",
+       "  --pipeline-model-parallel-size: 4\n  --decoder-first-pipeline-num-layers: 1\n"
+       "  --decoder-last-pipeline-num-layers: 1\n  --global-batch-size: 32\n",
+       "parallel: {pipeline: 4, layers_per_chunk: [1, 5, 5, 1], micro_batches: 8}\n"},
+      {"a short last stage",
+       "  --pipeline-model-parallel-size: 3\n  --decoder-last-pipeline-num-layers: 2\n  --global-batch-size: 32\n",
+       "parallel: {pipeline: 3, layers_per_chunk: [5, 5, 2], micro_batches: 8}\n"},
       {"ranks that divide sequences", "  --context-parallel-size: 2\n  --bf16: true\n", "parallel: {context: 2}\n"},
       {"divided states", "  --use-distributed-optimizer: true\n", "parallel: {distributed_optimizer: true}\n"},
   };
@@ -283,6 +291,9 @@ TEST_CASE("import: what is refused") {
        "run.yaml:9:24: error: recompute module 'attention' is not known; known are core_attn, mlp, moe, "
        "shared_experts, "
        "layernorm, moe_act, mla_up_proj"},
+      {"stages that do not come out even", "run.yaml",
+       megatron("  --pipeline-model-parallel-size: 3\n  --decoder-first-pipeline-num-layers: 3\n"),
+       "run.yaml:9:40: error: 12 layers less 3 first and 0 last ones do not divide into 2 stages"},
       {"sizes that are not modelled", "run.yaml", megatron("  --mtp-num-layers: 1\n"),
        "run.yaml:8:21: error: '--mtp-num-layers' changes sizes and is not modelled"},
       {"no TOML", "run.toml", "[model\n", "run.toml:1:"},

@@ -240,6 +240,11 @@ TEST_CASE("summary: warnings of the plan, the step and the policy") {
        Bytes{20},
        {"the peak is not below the 20 B of no checkpointing: all 2 recomputed layers are rebuilt at once, before "
         "backward has freed any of them"}},
+      {"which still leaves something",
+       at_once,
+       Bytes{23},
+       {"the peak is 3 B below the 23 B of no checkpointing: all 2 recomputed layers are rebuilt at once, before "
+        "backward has freed any of them"}},
       {"most of them at once",
        half,
        Bytes{20},

@@ -122,13 +122,16 @@ void ProgramLowering::end_recompute(std::int32_t r) {
   }
 }
 
-/// What is named still when the rebuilt function returns is its result: a tuple of its rows, made last, and what else
-/// it made, which lets go of the last one first.
+/// What a block has named still when the rebuilt function returns is its result: a tuple of its rows, made last, and
+/// what else it made, which lets go of the last one first.
 void ProgramLowering::drop_results(std::int32_t r) {
   const std::vector<OpIndex>& ops = region(r).ops;
-  if (ops.empty()) return;
-  std::for_each(ops.rbegin() + 1, ops.rend(), [&](OpIndex k) { drop_locals(k); });
-  drop_locals(ops.back());
+  const auto layer = [&](OpIndex k) { return op_at(static_cast<std::size_t>(k)).layer; };
+  for (std::size_t begin = 0, end = 0; begin < ops.size(); begin = end) {
+    while (end < ops.size() && layer(ops[end]) == layer(ops[begin])) ++end;
+    for (std::size_t i = end - 1; i-- > begin;) drop_locals(ops[i]);
+    drop_locals(ops[end - 1]);
+  }
 }
 
 /// Frames end from the inside, and let go of their variables in the order in which they would have on returning: the

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <random>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "support/csv.hpp"
@@ -113,6 +115,92 @@ TEST_CASE("rotor and the exact optimum: every published time, and plans that kee
   }
   CHECK(better > 0);
   CHECK(rows == 194);
+}
+
+namespace {
+
+/// Beaumont et al. 2019, as it stands there: stage i to stage l, the loss last, in m bytes beside the input of stage i.
+struct Recurrence {
+  static constexpr std::int64_t never = 1'000'000'000;
+  const ChainCosts& c;
+  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, std::int64_t> known;
+
+  std::int64_t a(std::size_t i) const { return i < c.boundary.size() ? c.boundary[i] : 0; }
+  std::int64_t saved(std::size_t i) const { return i < c.saved.size() ? c.saved[i] : 0; }
+  std::int64_t u_f(std::size_t i) const { return i < c.stages() ? c.forward_time[i] : 0; }
+  std::int64_t o_f(std::size_t i) const { return i < c.stages() ? c.forward_workspace[i] : 0; }
+
+  std::int64_t least(std::size_t i, std::size_t l, std::int64_t m) {
+    if (m < 0) return never;
+    const auto [found, fresh] = known.try_emplace({i, l, m}, never);
+    if (!fresh) return found->second;
+    std::int64_t best = never;
+    if (i == l) {
+      const std::int64_t need =
+          std::max(a(i + 1) + saved(i + 1) + o_f(i), a(i) + a(i + 1) + saved(i + 1) + c.backward_workspace[i]);
+      if (m >= need) best = u_f(i) + c.backward_time[i];
+    } else {
+      std::int64_t need = a(l + 1) + a(i + 1) + o_f(i), forward = 0;
+      for (std::size_t j = i + 1; j < l; ++j) need = std::max(need, a(l + 1) + a(j) + a(j + 1) + o_f(j));
+      for (std::size_t j = i + 1; m >= need && j <= l; ++j) {
+        forward += u_f(j - 1);
+        best = std::min(best, forward + least(j, l, m - a(j)) + least(i, j - 1, m));
+      }
+      if (m >= need) best = std::min(best, least(i, i, m) + least(i + 1, l, m - saved(i + 1)));
+    }
+    return known[{i, l, m}] = std::min(best, never);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("chains of any sizes: schedules fit and take the time they promise, the exact one the least") {
+  std::mt19937_64 random(20260729);
+  const auto up_to = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most + 1));
+  };
+  int schedules = 0, hasty = 0;
+  for (int n = 0; n < 150; ++n) {
+    ChainCosts costs;
+    const std::int64_t stages = 2 + up_to(3);
+    for (std::int64_t i = 0; i <= stages; ++i) {
+      costs.boundary.push_back(1 + up_to(9));
+      costs.saved.push_back(i == 0 ? 0 : costs.boundary.back() + up_to(9));
+      costs.backward_time.push_back(1 + up_to(9));
+      costs.backward_workspace.push_back(up_to(30));
+      if (i == stages) break;
+      costs.forward_time.push_back(1 + up_to(9));
+      costs.forward_workspace.push_back(up_to(30));
+    }
+    Recurrence recurrence{costs, {}};
+    for (std::int64_t limit = 20; limit <= 110; limit += 10) {
+      CAPTURE(n);
+      CAPTURE(limit);
+      const auto published = rotor(costs, limit), tight = rotor(costs, limit, RotorVariant::tight);
+      const ChainExact exact = chain_exact(costs, limit);
+      CHECK(exact.is_proven);
+      if (published) REQUIRE(tight);
+      if (tight) REQUIRE(exact.schedule);
+      if (published) CHECK(tight->time <= published->time);
+      const std::int64_t time = recurrence.least(0, costs.stages(), limit - costs.boundary[0]);
+      CHECK(time_of(published) == (time < Recurrence::never ? std::to_string(time) : ""));
+      if (tight) CHECK(exact.schedule->time <= tight->time);
+      const ChainExact cut_short = chain_exact(costs, limit, 30);
+      if (exact.schedule && !cut_short.is_proven) {
+        CHECK(cut_short.bound <= exact.schedule->time);
+        ++hasty;
+      }
+      for (const auto& schedule : {tight, exact.schedule}) {
+        if (!schedule) continue;
+        const Simulated run = simulated(costs, schedule->sequence);
+        CHECK(run.peak <= Bytes{limit});
+        CHECK(run.time == Nanos{schedule->time});
+        ++schedules;
+      }
+    }
+  }
+  CHECK(schedules > 500);
+  CHECK(hasty > 100);
 }
 
 TEST_CASE("rotor in slots stays within the bytes") {

@@ -6,7 +6,9 @@
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/input/plan_file.hpp"
+#include "tidemark/study/dag.hpp"
 #include "tidemark/study/frontier.hpp"
+#include "tidemark/study/kept_bound.hpp"
 #include "tidemark/study/pipeline.hpp"
 #include "tidemark/study/plan_methods.hpp"
 #include "tidemark/study/planner.hpp"
@@ -432,7 +434,7 @@ TEST_CASE("planners: of plans that fit, what decides") {
   const Case cases[] = {
       {"less time", {100, 20, 10}, {100, 10, 20}, 50, "1"},
       {"in the same time fewer FLOPs", {100, 10, 20}, {100, 10, 10}, 50, "1"},
-      {"of the same cost fewer recomputes", {60, 0, 0}, {100, 10, 10}, 50, "0"},
+      {"of the same cost fewer recomputes", {60, 0, 0}, {60, 0, 0}, 50, "0"},
       {"of as many the lower peak", {90, 10, 10}, {100, 10, 10}, 50, "1"},
       {"of the same peak the lower ids", {100, 10, 10}, {100, 10, 10}, 50, "0"},
   };
@@ -462,4 +464,37 @@ TEST_CASE("planners: a budget below what is there before the first op is refused
   };
   for (const Scenario& scenario : {chain(4), branches(), mlp(), gpt(), residual(), trap()})
     CHECK(message(scenario) == "refused");
+}
+
+/// Of three layers that save 150, 100 and 100 bytes. At L: the input, what is saved and y3, 370 bytes; at B2 y2
+/// besides, and what layer 2 saved cannot go any more.
+TEST_CASE("planners: what no plan goes below, by hand") {
+  Scenario scenario = chain(3);
+  auto& graph = std::get<LayerGraph>(scenario.model);
+  for (std::size_t i = 0; i < 3; ++i) {
+    graph.layers[i].layer_activation = Bytes{i == 0 ? 150 : 100};
+    graph.layers[i].forward_time = Nanos{std::vector<std::int64_t>{30, 10, 50}[i]};
+    graph.layers[i].forward_flops = Flops{std::vector<std::int64_t>{100, 10, 40}[i]};
+  }
+  const Run none = run(scenario);
+  REQUIRE(none.timeline.peak == Bytes{380});
+  struct Case {
+    std::int64_t budget, time, flops, ops;  // what runs again
+  };
+  const Case cases[] = {{380, 0, 0, 0}, {379, 10, 10, 1}, {260, 14, 24, 1}, {120, 40, 110, 2}};
+  for (const Case& c : cases) {
+    CAPTURE(c.budget);
+    const LeastWork least = least_work(none.step, &graph, scenario.device, Bytes{c.budget}, false);
+    CHECK(least.time - none.timeline.end == Nanos{c.time});
+    CHECK(least.recompute == Flops{c.flops});
+    CHECK(least.recomputes == c.ops);
+    CHECK(least_work(none.step, &graph, scenario.device, Bytes{c.budget}, true) == LeastWork{none.timeline.end, {}, 0});
+  }
+}
+
+TEST_CASE("planners: what stays to the end is there, and does not run again") {
+  const Dag dag{{1, 1}, {5, 7}, {{}, {0}}, {{1}, {}}, {true, true}};
+  REQUIRE(measure(dag, std::vector<std::int32_t>{0, 1}));
+  CHECK(measure(dag, std::vector<std::int32_t>{0, 1})->peak == 12);
+  CHECK(!measure(dag, std::vector<std::int32_t>{0, 1, 0}));
 }

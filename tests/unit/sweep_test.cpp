@@ -147,6 +147,27 @@ TEST_CASE("sweep: the CSV of another study is refused") {
   CHECK(mistake(study, {.resume = "no_such.csv"}).find("cannot be read") != std::string::npos);
 }
 
+TEST_CASE("sweep: a resumed file is asked for its first, middle and last row's figures, and for errors") {
+  const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: 1..9}"));
+  const Study study = read_study(file.path, {});
+  const std::string whole = csv(study);
+  for (const int row : {1, 5, 9}) {
+    CAPTURE(row);
+    std::size_t begin = 0;
+    for (int line = 0; line < row; ++line) begin = whole.find('\n', begin) + 1;
+    std::string forged = whole;
+    char& digit = forged[forged.find("0000000,", begin)];  // of the row's peak
+    digit = '1';
+    const TextFile part("sweep_test_part.csv", forged);
+    CHECK(mistake(study, {.resume = part.path}).starts_with("sweep_test_part.csv:" + std::to_string(row + 1) + ":"));
+  }
+  const TextFile failing("sweep_test2.yaml", chain_study("100MB", "{steps: [0, 1]}"));
+  std::string forged = csv(read_study(failing.path, {}));
+  forged.replace(forged.find("positive"), 8, "negative");
+  const TextFile part("sweep_test_part.csv", forged);
+  CHECK(mistake(read_study(failing.path, {}), {.resume = part.path}).find("error 'steps=0") != std::string::npos);
+}
+
 TEST_CASE("sweep: more than 1e9 points are refused with their number") {
   const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: 1..100000, steps: 1..100000}"));
   const Study study = read_study(file.path, {});

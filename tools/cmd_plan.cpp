@@ -2,6 +2,7 @@
 #include <string>
 
 #include "commands.hpp"
+#include "plan_stages.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/plan_file.hpp"
 #include "tidemark/input/scenario.hpp"
@@ -27,15 +28,21 @@ std::string gap(Int128 value, Int128 bound) {
 
 std::string bound_line(const PlanAnswer& answer) {
   const LowerBound& bound = answer.bound;
-  if (bound.proof.empty() || answer.best->method == "none") return "";
-  const bool timed = bound.time.count > 0;
-  if (!timed && bound.recompute.count == 0) return "";
-  std::string out = timed ? "# no plan that fits takes less than " + pretty(bound.time)
-                          : "# no plan that fits recomputes less than " + pretty(bound.recompute) + " a micro-batch";
-  out += " (" + bound.proof + ")";
-  if (bound.is_tight) return out + ": this one is optimal\n";
-  if (timed) out += ": at most " + gap(answer.best->cost.time.count, bound.time.count) + " to gain";
-  return out + "\n";
+  const PlanCost& cost = answer.best->cost;
+  if (answer.best->method == "none") return "# nothing runs again: this one is optimal\n";
+  std::string out = "# no plan that fits ", to_gain;
+  if (bound.time.count > 0) {
+    out += "takes less than " + pretty(bound.time);
+    to_gain = gap(cost.time.count, bound.time.count);
+  } else if (answer.without.total.count > 0) {
+    out += "recomputes less than " + pretty(bound.recompute);
+    to_gain = gap(cost.total.count, answer.without.total.count + bound.recompute.count) + " of the FLOPs";
+  } else {
+    out += "runs fewer than " + std::to_string(bound.recomputes) + " ops again";
+    to_gain = std::to_string(cost.recomputes - bound.recomputes);
+  }
+  out += " (" + bound.proof + "): ";
+  return out + (bound.is_tight ? "this one is optimal" : "at most " + to_gain + " to gain") + "\n";
 }
 
 std::string list(const std::vector<std::string>& names) {
@@ -129,10 +136,10 @@ int frontier(const Scenario& scenario, const PlanOptions& options, const PlanSet
 
 int plan_command(const PlanOptions& options) {
   Scenario scenario = read_scenario(options.scenario, options.sets);
-  if (scenario.pipeline)
-    throw InputError("plan knows one device; leave 'parallel' out, or try a policy a stage in 'stage_policies'");
   PlanSettings settings{.method = options.method, .express = options.express, .heuristic = options.heuristic};
   if (!options.time_limit.empty()) settings.seconds = seconds_of(options.time_limit);
+  if (!options.frontier.empty() && scenario.pipeline)
+    throw InputError("--frontier is of one device; a pipeline's stages are planned for one --budget");
   if (!options.frontier.empty()) return frontier(scenario, options, settings);
   if (!options.budget.empty()) {
     scenario.budget = parse_bytes(options.budget);
@@ -143,6 +150,7 @@ int plan_command(const PlanOptions& options) {
   if (!scenario.budget && device) scenario.budget = *device;
   if (!scenario.budget) throw InputError("plan needs a budget: --budget SIZE, 'budget' or a device in the scenario");
   *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
+  if (scenario.pipeline) return plan_stages(scenario, options);
   const PlanAnswer answer = find_plan(scenario, *scenario.budget, settings);
   std::optional<PlanAnswer> free;  // of the framework's words
   if (!options.express.empty()) {

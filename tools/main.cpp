@@ -137,7 +137,8 @@ class CommandLine {
     command->add_option("--express", plan_.express,
                         "megatron, torchtitan, hf or sac: plan with what it can say, in its own words");
     command->add_option("--out", plan_.out,
-                        "Write the plan to this file; run takes it as policy: {kind: plan, file: F}");
+                        "Write the plan to this file; run takes it as policy: {kind: plan, file: F}, a pipeline's as "
+                        "parallel: {stage_policies_file: F}");
     command->add_option("--set", plan_.sets, "Change a value of the scenario: key.path=value (flow YAML); repeatable")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -12,6 +12,7 @@ using Type = ValueType;
 using Names = std::vector<std::string_view>;
 
 const Names float_types = {"float32", "bfloat16", "float16", "float8"};
+const Names float_types_or_none = {"none", "float32", "bfloat16", "float16", "float8"};
 
 Block scenario_block() {
   return {
@@ -75,8 +76,8 @@ Block profile_block() {
                Type::choice,
                "ideal; pytorch-cuda for transformer and program",
                "Fills the four axes below.",
-               {"ideal", "reference", "pytorch-1.13-cpu", "pytorch-2.6-cpu", "pytorch-cuda", "megatron", "torchtitan",
-                "llm.c"}},
+               {"ideal", "reference", "pytorch-1.13-cpu", "pytorch-2.6-cpu", "pytorch-cuda", "megatron",
+                "megatron-deepspeed", "torchtitan", "llm.c"}},
               {"runtime",
                Type::choice,
                "the preset's",
@@ -96,12 +97,17 @@ Block profile_block() {
                Type::choice,
                "the preset's",
                "Who holds what between micro-batches and steps.",
-               {"plain", "huggingface", "megatron", "torchtitan"}},
+               {"plain", "huggingface", "megatron", "torchtitan", "deepspeed"}},
               {"transformers",
                Type::choice,
                "4.45",
-               "The release that model_code huggingface follows: up to 4.45, 4.46 to 4.48, from 4.49 on.",
-               {"4.45", "4.46", "4.49"}},
+               "The release that model_code huggingface follows: up to 4.29, to 4.45, 4.46 to 4.48, from 4.49 on.",
+               {"4.29", "4.45", "4.46", "4.49"}},
+              {"pytorch",
+               Type::choice,
+               "2.6",
+               "The release that CUDA's kernels and the optimizer are of: up to 1.10, to 2.0, later.",
+               {"1.10", "2.0", "2.6"}},
               {"fused", Type::texts, "none",
                "Parts that are a library's kernels (Unsloth, Liger) in place of operators: norm, rotary, loss, lora."},
           }};
@@ -198,9 +204,12 @@ std::vector<Block> setting_blocks() {
         {"compute", Type::dtype, "float32", "Activations.", float_types},
         {"autocast", Type::dtype, "none", "Activations under autocast, weights kept as they are.", float_types},
         {"gradients", Type::dtype, "parameters", "Gradients of the weights.", float_types},
-        {"main_gradients", Type::dtype, "none", "Buffers that exist before step 0.", float_types},
-        {"master", Type::dtype, "none", "A copy of the weights in the optimizer.", float_types},
-        {"moments", Type::dtype, "float32", "Optimizer state.", float_types},
+        {"main_gradients", Type::dtype, "none; with loop megatron see above",
+         "Buffers that exist before step 0 and take the gradients' place.", float_types_or_none},
+        {"master", Type::dtype, "none; with loop megatron see above", "A copy of the weights in the optimizer.",
+         float_types_or_none},
+        {"moments", Type::dtype, "master, or each weight's own",
+         "Optimizer state; Megatron-LM's and llm.c's is float32.", float_types},
         {"logits", Type::dtype, "the model code's", "The loss's copy of the logits.", float_types},
         {"norms", Type::dtype, "parameters", "Weights of norms, used as they are.", float_types}}},
       {"optimizer",
@@ -233,7 +242,11 @@ std::vector<Block> setting_blocks() {
         {"input_requires_grad", Type::boolean, "true",
          "The first block's input has a gradient (checkpointing needs it)."},
         {"trained", Type::texts, "none", "Weights of the base that are trained too, by a part of their name."}}},
-      {"loop", "", {{"logits_held", Type::boolean, "false", "A variable keeps the logits through backward."}}},
+      {"loop",
+       "",
+       {{"logits_held", Type::boolean, "false", "A variable keeps the logits through backward."},
+        {"cache_held", Type::boolean, "false",
+         "And each layer's keys and values, which Hugging Face's outputs hold under use_cache."}}},
       {"checkpointing",
        "",
        {{"kind",

@@ -128,7 +128,12 @@ Block transformer_block() {
           {"qk_norm", Type::boolean, "the model type's", "Norms on the heads of query and key."},
           {"gated_ffn", Type::boolean, "the model type's", "The feed-forward part has a gate beside its input."},
           {"norm", Type::choice, "the model type's", "Root mean square, or layer norm with a bias.", {"rms", "layer"}},
-          {"positions", Type::choice, "the model type's", "Rotated heads, or a table.", {"rotary", "learned"}},
+          {"positions",
+           Type::choice,
+           "the model type's",
+           "Rotated heads, a table, or biases of the scores.",
+           {"rotary", "learned", "alibi"}},
+          {"embedding_norm", Type::boolean, "false", "Megatron: a norm between the embedding and the first block."},
           {"rotary_dim", Type::integer, "the config's, or head_dim", "So much of a head is rotated."},
           {"attention", Type::choice, "eager", "How attention is computed.", {"eager", "sdpa", "flash", "fused"}},
           {"head",
@@ -172,7 +177,7 @@ std::vector<Key> program_keys() {
           {"layers", Type::program, "", "Layers in order, each with its ops.", {}, "program layer"},
           {"loss", Type::text, "", "The tensor that backward starts from."},
           {"loss_gradient", Type::text, "ones", "An input given as the loss's gradient."},
-          {"logits", Type::text, "none", "What `loop.logits_held` holds through backward."}};
+          {"logits", Type::texts, "none", "Tensors that `loop.logits_held` holds through backward."}};
 }
 
 Block program_model_block() {

@@ -4,10 +4,10 @@
 
 #include <numeric>
 
-#include "tidemark/input/policy_reader.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/schedule_file.hpp"
 #include "tidemark/input/settings.hpp"
+#include "tidemark/input/stage_policies.hpp"
 #include "tidemark/input/yaml_map.hpp"
 
 namespace tidemark {
@@ -135,6 +135,7 @@ class ParallelReader {
   void read_transfers() {
     out_.transfers.time = map_.get("transfer_time", time, Nanos{});
     out_.transfers.bandwidth = map_.get("transfer_bandwidth", byte_rate, 0.0);
+    read_nodes();
     out_.transfers.free_outputs = map_.get("free_outputs", boolean, model_.frees_outputs);
     out_.transfers.blocking = map_.get("blocking_transfers", boolean, false);
     if (const auto field = map_.optional("turn_waits")) {
@@ -144,17 +145,31 @@ class ParallelReader {
     }
   }
 
-  void read_policies() {
-    const auto field = map_.optional("stage_policies");
+  /// Between nodes transfers are as within them, where nothing else is given.
+  void read_nodes() {
+    Transfers& transfers = out_.transfers;
+    transfers.node_time = map_.get("node_transfer_time", time, transfers.time);
+    transfers.node_bandwidth = map_.get("node_transfer_bandwidth", byte_rate, transfers.bandwidth);
+    const auto field = map_.optional("stages_per_node");
+    for (const char* key : {"node_transfer_time", "node_transfer_bandwidth"})
+      if (const auto given = map_.optional(key); given && !field)
+        given->fail(fmt::format("'{}' is for transfers between nodes; expected 'stages_per_node' beside it", key));
     if (!field) return;
-    for (const Field& item : items(*field)) {
-      const PolicyRequest request = read_policy(expanded(item.value, "policy"));
-      if (!request.plan_file.empty()) item.fail("a stage's policy cannot be a plan's file; expected a rule");
-      out_.policies.push_back(request.policy);
-    }
+    transfers.per_node = static_cast<int>(positive_integer(*field, max_stages));
+    if (out_.stages % transfers.per_node != 0)
+      field->fail(fmt::format("{} stages do not divide into nodes of {}", out_.stages, transfers.per_node));
+  }
+
+  void read_policies() {
+    const auto list = map_.optional("stage_policies");
+    const auto file = map_.optional("stage_policies_file");
+    if (list && file) file->fail("'stage_policies' and 'stage_policies_file' are both given; expected one of the two");
+    if (!list && !file) return;
+    const Field& field = list ? *list : *file;
+    out_.policies = list ? stage_policies(field) : read_stage_policies(path(field));
     if (out_.policies.size() != static_cast<std::size_t>(out_.stages))
-      field->fail(fmt::format("'stage_policies' has {} entries; expected one for each of the {} stages",
-                              out_.policies.size(), out_.stages));
+      field.fail(fmt::format("'{}' has {} entries; expected one for each of the {} stages", field.key->name,
+                             out_.policies.size(), out_.stages));
   }
 
   void read_shown() {

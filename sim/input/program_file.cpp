@@ -61,7 +61,8 @@ class ProgramReader {
     const TensorId loss_id = lookup(loss);
     if (!builder_.tensor(loss_id).requires_grad) loss.fail("no gradient flows from the loss '" + text(loss) + "'");
     if (const auto given = document_.optional("loss_gradient")) builder_.program().loss_gradient = lookup(*given);
-    if (const auto logits = document_.optional("logits")) builder_.program().logits = lookup(*logits);
+    if (const auto logits = document_.optional("logits"))
+      for (const Field& name : items(*logits)) builder_.program().logits.push_back(lookup(name));
     return builder_.finish(loss_id);
   }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "dtype_block.hpp"
 #include "optimizer_block.hpp"
 #include "tidemark/input/caching_settings.hpp"
 #include "tidemark/input/config_file.hpp"
@@ -54,6 +55,7 @@ class ScenarioReader {
     read_pipeline();
     read_device_and_allocator();
     read_plan_or_policy();
+    refuse_held_cache();
     return std::move(out_);
   }
 
@@ -90,6 +92,11 @@ class ScenarioReader {
     profile.kernels = map->get("kernels", choice, profile.kernels);
     profile.model_code = map->get("model_code", choice, profile.model_code);
     profile.loop = map->get("loop", choice, profile.loop);
+    if (const auto field = map->optional("pytorch")) {
+      if (!profile.kernels.starts_with("cuda-"))
+        field->fail(fmt::format("'pytorch' is for kernels of CUDA, not {}", profile.kernels));
+      out_.training.pytorch = choice(*field);
+    }
     read_libraries(*map);
     if (of_layers() && profile != *find_profile("ideal"))
       map_.optional("profile")->fail(
@@ -146,24 +153,9 @@ class ScenarioReader {
 
   void read_dtypes() {
     const auto map = sub("dtype");
-    if (!map) return;
-    DTypes& dtypes = out_.training.dtypes;
-    dtypes.parameters = map->get("parameters", dtype, dtypes.parameters);
-    dtypes.compute = map->get("compute", dtype, dtypes.parameters);
-    if (const auto autocast = map->optional("autocast")) {
-      const DType cast = dtype(*autocast);
-      if (map->has("compute") && cast != dtypes.compute) autocast->fail("'autocast' contradicts 'compute'");
-      dtypes.autocast = true;
-      dtypes.compute = cast;
-    }
-    for (const auto& [key, member] : std::array<std::pair<std::string_view, std::optional<DType> DTypes::*>, 5>{
-             {{"gradients", &DTypes::gradients},
-              {"main_gradients", &DTypes::main_gradients},
-              {"master", &DTypes::master},
-              {"logits", &DTypes::logits},
-              {"norms", &DTypes::norms}}})
-      if (const auto field = map->optional(key)) dtypes.*member = dtype(*field);
-    dtypes.moments = map->get("moments", dtype, dtypes.moments);
+    if (map) out_.training.dtypes = read_dtype_block(*map);
+    if (const auto optimizer = sub("optimizer"))
+      if (choice(optimizer->require("kind")) != "none") keep_framework_states(map ? &*map : nullptr, out_.training);
   }
 
   void read_optimizer() {
@@ -183,8 +175,11 @@ class ScenarioReader {
       loss.fused = map->get("fused", boolean, loss.fused);
     }
     read_adapters();
-    if (const auto map = sub("loop"))
-      out_.training.loop.logits_held = map->get("logits_held", boolean, out_.training.loop.logits_held);
+    if (const auto map = sub("loop")) {
+      Loop& loop = out_.training.loop;
+      loop.logits_held = map->get("logits_held", boolean, loop.logits_held);
+      loop.cache_held = map->get("cache_held", boolean, loop.cache_held);
+    }
   }
 
   void read_adapters() {
@@ -262,6 +257,7 @@ class ScenarioReader {
   TransformerSpec transformer(const YamlMap& model) const {
     TransformerModel read = read_transformer(model);
     read.spec.flops_convention = out_.flops_convention;
+    check_megatron_parts(read.spec, model);
     const std::int64_t sequence = out_.training.batch.sequence;
     const SourceLoc where = sequence_place();
     if (read.spec.image.size > 0) {
@@ -276,7 +272,7 @@ class ScenarioReader {
     if (const auto map = sub("batch"))
       if (const auto target = map->optional("target"))
         target->fail(fmt::format("'target' has no meaning for model_type '{}'", read.spec.model_type));
-    if (!read.spec.rotary && sequence > read.spec.max_positions)
+    if (has_position_table(read.spec) && sequence > read.spec.max_positions)
       throw InputError(where, fmt::format("a sequence of {} is longer than the model's {} positions", sequence,
                                           read.spec.max_positions));
     if (read.sliding_window && sequence > *read.sliding_window && read.spec.attention != "eager")
@@ -284,6 +280,18 @@ class ScenarioReader {
                                           "modelled for attention: eager only",
                                           sequence, *read.sliding_window));
     return read.spec;
+  }
+
+  /// Parts of a model that only Megatron's code has here.
+  void check_megatron_parts(const TransformerSpec& spec, const YamlMap& model) const {
+    const std::string& code = out_.training.profile.model_code;
+    if (spec.alibi && code != "megatron")
+      model.optional("positions")->fail(fmt::format("'alibi' is simulated for model_code megatron, not {}", code));
+    if (spec.embedding_norm && code != "megatron")
+      model.optional("embedding_norm")
+          ->fail(fmt::format("'embedding_norm' is simulated for model_code megatron, not {}", code));
+    if (spec.alibi && spec.attention != "eager")
+      model.optional("attention")->fail("positions 'alibi' need attention: eager, as scores have biases");
   }
 
   SourceLoc sequence_place() const {
@@ -303,7 +311,7 @@ class ScenarioReader {
     if (out_.convention != Convention::framework)
       map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
     out_.training.shards = read_shards(*map, transformer, out_.training);
-    if (gathers_units(out_.training.shards)) return refuse_pipeline(*map);
+    if (gathers_units(out_.training.shards) || is_deepspeed(out_.training.shards)) return refuse_pipeline(*map);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
     out_.pipeline = read_parallel(*map, {layers, out_.training.batch.accumulate,
                                          out_.training.profile.loop == "megatron", transformer != nullptr});
@@ -311,10 +319,12 @@ class ScenarioReader {
   }
 
   void refuse_pipeline(const YamlMap& map) const {
-    for (const std::string_view key : {"pipeline", "virtual", "layers_per_chunk", "schedule", "schedule_file",
-                                       "micro_batches", "transfer_time", "transfer_bandwidth", "stage_policies"})
+    const std::string_view sharding = sharding_names[static_cast<std::size_t>(out_.training.shards.sharding)];
+    for (const std::string_view key :
+         {"pipeline", "virtual", "layers_per_chunk", "schedule", "schedule_file", "micro_batches", "transfer_time",
+          "transfer_bandwidth", "stage_policies", "stage_policies_file"})
       if (const auto field = map.optional(key))
-        field->fail(fmt::format("'{}' is not simulated together with sharding fsdp1 and fsdp2", key));
+        field->fail(fmt::format("'{}' is not simulated together with sharding {}", key, sharding));
   }
 
   void read_device_and_allocator() {
@@ -330,6 +340,20 @@ class ScenarioReader {
         if (!out_.caching && field.key->name != "kind")
           field.fail(fmt::format("'{}' is for kind 'cuda_caching'", field.key->name));
     }
+  }
+
+  /// Hugging Face's model returns a cache where checkpointing does not turn it off.
+  void refuse_held_cache() const {
+    const Loop& loop = out_.training.loop;
+    const bool returned = loop.logits_held && out_.family == "transformer" &&
+                          out_.training.profile.model_code == "huggingface" &&
+                          std::holds_alternative<policy::None>(out_.policy.kind);
+    if (loop.cache_held && !returned)
+      sub("loop")
+          ->optional("cache_held")
+          ->fail(
+              "'cache_held' is for a transformer of model_code huggingface with 'logits_held' and without a policy: "
+              "checkpointing turns the cache off");
   }
 
   void read_plan_or_policy() {
@@ -393,7 +417,7 @@ Scenario scenario_from_config(const ConfigFlags& flags, const std::vector<std::s
 
 Outline outline(const Scenario& scenario) {
   if (const auto* graph = std::get_if<LayerGraph>(&scenario.model)) return outline(*graph);
-  const KernelSet kernels(scenario.training.profile.kernels);
+  const KernelSet kernels(scenario.training.profile.kernels, scenario.training.pytorch);
   if (const auto* program = std::get_if<Program>(&scenario.model)) return outline(*program, kernels);
   if (const auto* mlp = std::get_if<MlpSpec>(&scenario.model))
     return outline(make_mlp(*mlp, scenario.training), kernels);

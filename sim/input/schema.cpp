@@ -135,7 +135,7 @@ Json definitions() {
       {"byte_rate", quantity("(k|M|G|T|P|E|Ki|Mi|Gi|Ti)?B/s", "2039 GB/s")},
   };
   for (const Block& block : blocks())
-    if (block.name != "scenario" && block.name != "plan" && block.name != "plan_step")
+    if (block.name != "scenario" && block.name != "plan" && block.name != "plan_step" && block.name != "stage_plan")
       out[definition_name(block)] = block_object(block);
   return out;
 }

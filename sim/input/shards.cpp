@@ -8,14 +8,16 @@
 #include "tidemark/input/fsdp.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/yaml_map.hpp"
+#include "tidemark/input/zero_optimization.hpp"
 
 namespace tidemark {
 namespace {
 
 constexpr std::int64_t max_degree = 65'536;
 
-constexpr std::array<std::string_view, 8> shard_keys = {
-    "tensor", "sequence", "context", "expert", "data", "sharding", "distributed_optimizer", "fsdp"};
+constexpr std::array<std::string_view, 9> shard_keys = {
+    "tensor", "sequence",         "context", "expert", "data", "sharding", "distributed_optimizer",
+    "fsdp",   "zero_optimization"};
 
 class ShardReader {
  public:
@@ -32,6 +34,7 @@ class ShardReader {
     check_expert();
     check_data();
     read_units();
+    read_deepspeed();
     refuse_unsimulated();
     return out_;
   }
@@ -86,11 +89,14 @@ class ShardReader {
     if (out_.tensor == 1)
       map_.optional("sequence")->fail("'sequence' divides tokens among tensor-parallel ranks; expected tensor above 1");
     divides("tensor", training_.batch.sequence / out_.context, "tokens of a rank's sequence", out_.tensor);
+    if (spec_->embedding_norm)
+      map_.optional("sequence")->fail("shared tokens of a model with 'embedding_norm' are not simulated");
   }
 
   /// Each rank takes a chunk from the front of a sequence and one from its end, so that causal attention is balanced.
   void check_context() const {
     if (out_.context == 1) return;
+    if (spec_->image.size > 0) map_.optional("context")->fail("'context' divides sequences of tokens, not pictures");
     if (training_.batch.sequence % (std::int64_t{2} * out_.context) != 0)
       map_.optional("context")->fail(
           fmt::format("a sequence of {} does not divide into the two chunks a rank that context {} makes; expected a "
@@ -142,8 +148,27 @@ class ShardReader {
     for (const auto& [key, asked] : {std::pair("main_gradients", training_.dtypes.main_gradients.has_value()),
                                      std::pair("master", training_.dtypes.master.has_value())})
       if (asked)
-        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; leave dtype.{} out",
+        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; expected dtype.{} none",
                                   sharding.value->text, key, key));
+  }
+
+  void read_deepspeed() {
+    const auto field = map_.optional("zero_optimization");
+    out_.zero = read_zero_optimization(field ? &*field : nullptr, out_);
+    if (!is_deepspeed(out_)) return;
+    const Field sharding = *map_.optional("sharding");
+    const std::string& name = sharding.value->text;
+    const Profile& profile = training_.profile;
+    if (!profile.runtime.starts_with("pytorch-"))
+      sharding.fail(fmt::format("'{}' is DeepSpeed's; expected a runtime of PyTorch, not {}", name, profile.runtime));
+    if (training_.optimizer.in_backward)
+      sharding.fail(fmt::format("'{}' updates a rank's part at once, not in backward", name));
+    if (training_.optimizer.kind != OptimizerKind::none && !training_.dtypes.master)
+      sharding.fail(fmt::format("'{}' updates an fp32 copy of a rank's part; expected dtype.master float32", name));
+    if (out_.sharding == Sharding::zero3 && profile.model_code != "huggingface" && profile.model_code != "torchtitan")
+      sharding.fail(fmt::format("'{}' is for model code huggingface and torchtitan, not {}", name, profile.model_code));
+    if (training_.dtypes.main_gradients)
+      sharding.fail(fmt::format("'{}' has its own buffers of gradients; leave dtype.main_gradients out", name));
   }
 
   /// Why what is asked at `key` is not simulated; "" when it is.
@@ -160,18 +185,30 @@ class ShardReader {
     return "";
   }
 
+  /// Ranks pass keys and values around inside Transformer Engine's attention (TEDotProductAttention alone has
+  /// cp_group).
+  std::string unsimulated_context() const {
+    const std::string& kernels = training_.profile.kernels;
+    if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
+    if (training_.profile.loop != "megatron")
+      return fmt::format("loop {}; with megatron it is", training_.profile.loop);
+    if (kernels != "transformer-engine") return fmt::format("kernels {}; with transformer-engine it is", kernels);
+    if (!spec_->causal) return "encoders";
+    if (spec_->attention != "flash" && spec_->attention != "fused")
+      return fmt::format("attention {}; with flash and fused it is", spec_->attention);
+    if (spec_->latent.kv_rank > 0 && spec_->attention == "flash")
+      return "latent attention with flash; with fused it is";
+    if (training_.dtypes.compute == DType::float32) return "attention in float32, which those kernels do not have";
+    if (training_.lora.rank > 0) return "adapters";
+    return "";
+  }
+
   void refuse_unsimulated() const {
+    if (const std::string what = unsimulated_context(); out_.context > 1 && !what.empty())
+      map_.optional("context")->fail("'context' above 1 is not simulated for " + what);
     if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
-    for (const auto& [key, asked] : std::array<std::pair<std::string_view, bool>, 3>{
-             {{"context", out_.context > 1},
-              {"expert", out_.expert > 1},
-              {"sharding",
-               out_.sharding != Sharding::none && out_.sharding != Sharding::zero1 && !gathers_units(out_)}}})
-      if (asked) {
-        const Field field = *map_.optional(key);
-        field.fail(fmt::format("'{}' {} is not simulated yet", key, field.value->text));
-      }
+    if (out_.expert > 1) map_.optional("expert")->fail("'expert' above 1 is not simulated yet");
     if (out_.data > 1 && training_.optimizer.in_backward)
       map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
     if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none)

@@ -222,6 +222,8 @@ TransformerModel read_transformer(const YamlMap& model) {
   spec.gated_ffn = fields.gated_ffn.value.value_or(type.gated_ffn);
   spec.rms_norm = fields.norm.value ? *fields.norm.value == "rms" : type.rms_norm;
   spec.rotary = fields.positions.value ? *fields.positions.value == "rotary" : type.rotary;
+  spec.alibi = fields.positions.value && *fields.positions.value == "alibi";
+  spec.embedding_norm = model.get("embedding_norm", boolean, false);
   spec.head_bias = type.head_bias;
   spec.norms = type.norms;
   spec.causal = type.causal;

@@ -38,7 +38,8 @@ struct Decoder {
   DType compute;
   int tensor_ranks = 1;
   bool divides_tokens = false;  // among them, between products
-  std::int64_t batch = 1, sequence = 1;
+  int context_ranks = 1;
+  std::int64_t batch = 1, sequence = 1;         // of this rank: its own tokens of each sequence
   std::int64_t query_width = 0, kv_width = 0;   // heads x head_dim
   std::int64_t value_dim = 0, value_width = 0;  // of a head, of all query heads side by side
   std::int64_t rotary_dim = 0;                  // so much of a head is rotated
@@ -53,6 +54,8 @@ struct Decoder {
   bool is(ModelCode c) const { return code == c; }
   /// Is that part of the model a library's kernel?
   bool fuses(std::string_view part) const;
+  /// modeling_llama.py from 4.28, its first release, to 4.29.
+  bool is_early_llama() const;
   std::string name(std::string_view part) const { return layer + "." + std::string(part); }
   const Tensor& tensor(TensorId id) const { return program.tensor(id); }
   void begin_layer(const std::string& name, const char* type, bool is_block);

@@ -111,6 +111,8 @@ TensorId probabilities(Decoder& d, TensorId scores) {
   if (d.spec.softcaps) out = softcap(d, part("softcap"), out);
   const bool adds = d.is(ModelCode::huggingface) && d.habits.mask == EagerMask::added;
   if (d.mask != no_tensor) out = d.pointwise(adds ? OpKind::add : OpKind::masked_fill, part("mask"), {out, d.mask});
+  // torch.max(attn_weights, finfo.min), which keeps what it reads (modeling_llama.py up to 4.29)
+  if (d.is_early_llama()) out = d.pointwise(OpKind::clamp, part("max"), {out}, {.implementation = "min"});
   const DType in = d.tensor(out).dtype;
   const bool wide = (adds && d.spec.causal) || d.habits.softmax_in_fp32 || d.training.dtypes.autocast;
   // CUDA's softmax reads fp16 and writes fp32 in one kernel; bf16 is cast first (ATen/native/SoftMax.cpp).
@@ -206,6 +208,7 @@ TensorId fused_core(Decoder& d, Heads& heads) {
   attributes.heads = d.spec.heads;
   attributes.kv_heads = d.tensor(heads.k).shape[1];
   attributes.head_dim = d.spec.head_dim;
+  attributes.ranks = d.context_ranks;  // that pass keys and values around
   const TensorId out =
       d.program.op_strided(OpKind::attention, d.name("attention.core_attn.attention"), {heads.q, heads.k, heads.v},
                            {d.batch, d.spec.heads, d.sequence, width}, strides, d.compute, attributes);
@@ -252,6 +255,7 @@ Branch attention(Decoder& d, TensorId x) {
   heads.q = d.cast("attention.q_cast", heads.q, d.compute);  // under autocast, rotation may have widened them
   heads.k = d.cast("attention.k_cast", heads.k, d.compute);
   heads.v = d.cast("attention.v_cast", heads.v, d.compute);
+  const Heads cached = heads;
   const TensorId core = merge_heads(d, d.spec.attention == "eager" ? eager_core(d, heads) : fused_core(d, heads));
   Branch branch;
   if (d.is(ModelCode::megatron)) {
@@ -263,6 +267,11 @@ Branch attention(Decoder& d, TensorId x) {
     branch.out = d.dropout("attention.output_dropout", branch.out, d.spec.residual_dropout);
   }
   for (const TensorId local : {x, heads.q, heads.k, heads.v, heads.weights}) d.ends_scope(local);
+  if (d.training.loop.cache_held && d.spec.causal)  // past_key_value: before heads are repeated
+    for (const TensorId part : {cached.k, cached.v}) {
+      if (part != heads.k && part != heads.v) d.ends_scope(part);
+      d.program.program().logits.push_back(part);
+    }
   return branch;
 }
 

@@ -70,11 +70,13 @@ class LossChain {
   /// (loss/loss_utils.py, ForCausalLMLoss), and the model's stays with the half-precision logits.
   TensorId huggingface(TensorId logits, TensorId labels) {
     const std::string& version = d_.training.transformers;
-    // GPT2LMHeadModel and GPTBigCodeForCausalLM take the logits as they are; cross_entropy is fp32 under autocast.
-    const bool as_they_are = !d_.habits.logits_widen && (version != "4.49" || !d_.habits.shifts_labels);
+    // GPT2LMHeadModel and GPTBigCodeForCausalLM take the logits as they are, as LlamaForCausalLM did up to 4.29;
+    // cross_entropy is fp32 under autocast.
+    const bool as_they_are =
+        d_.is_early_llama() || (!d_.habits.logits_widen && (version != "4.49" || !d_.habits.shifts_labels));
     const TensorId wide = as_they_are ? as_asked(logits) : widened(logits);
-    const TensorId named = version == "4.45" ? wide : logits;
-    d_.program.program().logits = named;
+    const TensorId named = version == "4.29" || version == "4.45" ? wide : logits;
+    std::ranges::replace(d_.program.program().logits, logits, named);
     const bool given = d_.tensor(wide).shape.size() == 2 || !d_.habits.shifts_labels;
     const TensorId loss = given               ? log_softmax_and_nll(wide, labels)  // chunks: labels are shifted
                           : version == "4.49" ? labels_shifted(wide, labels)
@@ -190,7 +192,7 @@ TensorId language_loss(Decoder& d, TensorId hidden, TensorId token_table, const 
     TensorId logits = d.project("lm_head", hidden, weight, bias, d.spec.vocab, Split::head);
     if (d.spec.softcaps) logits = softcap(d, "softcap", logits);
     logits = scaled(d, "multiplier", logits);
-    d.program.program().logits = logits;
+    d.program.program().logits.push_back(logits);
     d.begin_layer("loss", "other", false);
     const TensorId labels = d.labels != no_tensor ? d.labels : d.batch_input("labels", tokens, DType::int64);
     const TensorId loss = LossChain(d, "", locals).loss(logits, labels);

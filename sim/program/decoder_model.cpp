@@ -119,10 +119,6 @@ void check_settings(const TransformerSpec& spec) {
   check_probability("residual_dropout", spec.residual_dropout);
 }
 
-bool has_position_table(const TransformerSpec& spec) {
-  return !spec.rotary && spec.image.size == 0 && spec.both.decoder_layers == 0;
-}
-
 /// The spec with what is left open filled, once it is known to make sense.
 TransformerSpec checked(TransformerSpec spec) {
   check_sizes(spec);
@@ -218,7 +214,8 @@ Ids megatron_batch(Decoder& d, std::vector<TensorId>& locals) {
     d.labels = d.batch_input("labels", tokens, DType::int64);
     d.loss_mask = d.batch_input("loss_mask", tokens, DType::float32);
   }
-  d.mask = d.batch_input("attention_mask", {d.batch, 1, d.sequence, d.sequence}, DType::boolean);
+  const std::int64_t keys = d.sequence * d.context_ranks;  // get_batch_on_this_cp_rank divides the mask by its rows
+  d.mask = d.batch_input("attention_mask", {d.batch, 1, d.sequence, keys}, DType::boolean);
   ids.positions = d.batch_input("position_ids", tokens, DType::int64);
   locals.insert(locals.end(), {ids.tokens, ids.positions, d.labels, d.mask});
   return ids;
@@ -250,7 +247,11 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
   parts.push_back(x);
   // PEFT with checkpointing: enable_input_require_grads. Regions have no trained input else.
   if (!d.tensor(x).requires_grad && d.training.lora.input_requires_grad) d.program.make_leaf(x);
-  if (!d.spec.rotary) {
+  if (d.spec.embedding_norm) {  // VocabParallelEmbedding.forward
+    x = norm(d, "embedding_norm", x);
+    parts.push_back(x);
+  }
+  if (has_position_table(d.spec)) {
     if (!megatron) ids.positions = d.batch_input("position_ids", {1, d.sequence}, DType::int64);
     const Shape position_rows = {megatron ? d.batch : 1, d.sequence, d.spec.hidden};
     const TensorId table = d.weight("positions.weight", {d.spec.max_positions, d.spec.hidden});
@@ -260,8 +261,8 @@ TensorId embed(Decoder& d, TensorId& token_table, std::vector<TensorId>& locals)
     parts.push_back(positions);
   }
   if (d.habits.scales_embedding) x = d.pointwise(OpKind::scale, "normalizer", {x});  // times sqrt(hidden)
-  if (d.habits.multipliers) parts.back() = x;                // GraniteModel.forward binds its name anew
-  const bool scattered = d.divides_tokens && d.spec.rotary;  // by the look-up
+  if (d.habits.multipliers) parts.back() = x;                              // GraniteModel.forward binds its name anew
+  const bool scattered = d.divides_tokens && !has_position_table(d.spec);  // by the look-up
   if (megatron && !scattered) x = d.contiguous("sequence_first", d.transpose("transposed", x, 0, 1));
   if (d.divides_tokens && !scattered) {
     own.push_back(x);
@@ -406,11 +407,12 @@ TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Train
   std::vector<TensorId> locals;
   TensorId x = starts ? embed(d, token_table, locals) : receive(d, ends, token_table, locals);
   if (!starts) out.input = x;
+  if (starts != ends && d.spec.tied_embeddings && d.spec.head == "lm") out.shared_table = token_table;
   for (std::int64_t i = range.first; i < range.first + range.count; ++i) x = block(d, i, x);
   out.program = ends ? with_head(d, x, token_table, locals) : without_head(d, x, locals);
   // Ranks that share tensors share the work.
   const Flops whole = model_flops(whole_spec, training);
-  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers / d.tensor_ranks};
+  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers / d.tensor_ranks / d.context_ranks};
   return out;
 }
 

@@ -35,7 +35,8 @@ TensorId llama_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorI
   return d.pointwise(OpKind::mul, part + ".scale", {d.cast(part + ".half", normed, in), weight});
 }
 
-/// T5LayerNorm: the row itself, not its fp32 copy, times the inverse; then the weight times that.
+/// T5LayerNorm, and LlamaRMSNorm up to 4.29: the row itself, not its fp32 copy, times the inverse; then the weight
+/// times that.
 TensorId t5_rms_norm(Decoder& d, const std::string& part, TensorId x, TensorId weight) {
   const DType in = d.tensor(x).dtype;
   const Inverse inverse = inverse_root(d, part, x);
@@ -76,7 +77,8 @@ TensorId norm(Decoder& d, std::string_view part, TensorId x) {
   }
   if (d.fuses("norm")) return d.pointwise(OpKind::rms_norm, part, {x, weight}, {.implementation = "over_gradient"});
   if (d.is(ModelCode::torchtitan)) return aten_rms_norm(d, path, x, weight);
-  if (d.is(ModelCode::huggingface) && d.habits.gain_first) return t5_rms_norm(d, path, x, weight);
+  if (d.is(ModelCode::huggingface) && (d.habits.gain_first || d.is_early_llama()))
+    return t5_rms_norm(d, path, x, weight);
   if (d.is(ModelCode::huggingface))
     return d.habits.gain_from_one ? gemma_rms_norm(d, path, x, weight) : llama_rms_norm(d, path, x, weight);
   return d.pointwise(OpKind::rms_norm, part, {x, weight});

@@ -48,7 +48,7 @@ TensorId split_lookup(Decoder& d, TensorId ids, TensorId table) {
   const TensorId partial =
       d.program.op(OpKind::embedding, d.name("tokens"), {ids, table}, rows, dtype, {.ranks = d.tensor_ranks});
   // Without positions to add, Megatron-LM turns the rows to [sequence, batch] first and divides the sum by tokens.
-  if (d.divides_tokens && d.spec.rotary) {
+  if (d.divides_tokens && !has_position_table(d.spec)) {
     const TensorId turned = d.contiguous("sequence_first", d.transpose("transposed", partial, 0, 1));
     d.ends_scope(partial);
     return d.program.op(OpKind::collective, d.name("tokens.reduce_scatter"), {turned}, d.stream_rows(d.spec.hidden),

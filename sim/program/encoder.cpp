@@ -121,7 +121,7 @@ TensorId masked_language_loss(Decoder& d, TensorId hidden, TensorId token_table)
       d.spec.tied_embeddings ? token_table : d.weight("decoder.weight", {d.spec.vocab, d.spec.hidden});
   const TensorId bias = d.spec.head_bias ? d.weight("decoder.bias", {d.spec.vocab}) : no_tensor;
   const TensorId logits = d.project("decoder", normed, table, bias, d.spec.vocab);
-  d.program.program().logits = logits;
+  d.program.program().logits = {logits};
   return class_loss(d, logits, d.batch * d.sequence);
 }
 

@@ -194,7 +194,9 @@ TensorId encoder_decoder_loss(Decoder& d) {
   if (d.spec.tied_embeddings && d.spec.head == "lm") hidden = d.pointwise(OpKind::scale, "scaled", {hidden});
   d.labels = t5.labels();
   const TensorId loss = language_loss(d, hidden, t5.table(), {});
-  locals.insert(locals.end(), {hidden, d.program.program().logits});
+  const std::vector<TensorId>& logits = d.program.program().logits;
+  locals.push_back(hidden);
+  locals.insert(locals.end(), logits.begin(), logits.end());
   for (const TensorId local : locals) d.ends_scope(local);
   return loss;
 }

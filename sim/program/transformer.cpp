@@ -78,7 +78,7 @@ Int128 block_parameters(const TransformerSpec& spec, Int128 routed) {
 
 Int128 table_rows(const TransformerSpec& spec) {
   if (spec.image.size > 0) return 0;
-  return Int128{spec.vocab} + spec.token_types + (spec.rotary ? 0 : spec.max_positions);
+  return Int128{spec.vocab} + spec.token_types + (has_position_table(spec) ? spec.max_positions : 0);
 }
 
 /// The patches' projection, the class row, and a position each.
@@ -118,7 +118,7 @@ Int128 encoder_decoder_parameters(const TransformerSpec& spec) {
 Int128 all_parameters(const TransformerSpec& spec, Int128 routed) {
   if (spec.both.decoder_layers > 0) return encoder_decoder_parameters(spec);
   return table_rows(spec) * spec.hidden + image_parameters(spec) + block_parameters(spec, routed) +
-         end_norm_parameters(spec) + head_parameters(spec);
+         (spec.embedding_norm ? 2 : 1) * end_norm_parameters(spec) + head_parameters(spec);
 }
 
 std::int64_t fitting(Int128 count) {
@@ -133,6 +133,10 @@ std::int64_t rows_of_a_sequence(const TransformerSpec& spec, const Training& tra
   if (spec.image.size == 0) return training.batch.sequence;
   const std::int64_t side = spec.image.size / spec.image.patch;
   return side * side + 1;
+}
+
+bool has_position_table(const TransformerSpec& spec) {
+  return !spec.rotary && !spec.alibi && spec.image.size == 0 && spec.both.decoder_layers == 0;
 }
 
 bool has_experts(const TransformerSpec& spec, std::int64_t number) {

@@ -56,4 +56,15 @@ GradientId Gradients::steal_or_clone(GradientId arriving, const Tensor& leaf, st
   return make(clone, leaf.shape, layout, false);
 }
 
+StorageId Gradients::settle(GradientId arriving, const Tensor& leaf) {
+  std::vector<GradientId> late;
+  const GradientId kept = steal_or_clone(arriving, leaf, late);
+  const StorageId id = storage(kept);
+  emit_.hold(id);
+  release(kept);
+  for (const GradientId dying : late) release(dying);
+  emit_.step().storages[id].category = Category::gradient;
+  return id;
+}
+
 }  // namespace tidemark

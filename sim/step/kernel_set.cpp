@@ -34,11 +34,12 @@ std::string within_layer(const std::string& layer, const std::string& op) {
 
 }  // namespace
 
-KernelSet::KernelSet(const std::string& kernels) {
+KernelSet::KernelSet(const std::string& kernels, const std::string& pytorch) {
   std::string known;
   for (const NamedRules& set : kernel_sets) {
     if (set.name == kernels) {
-      const kernels::RuleTable table = set.make();
+      kernels::RuleTable table = set.make();
+      if (pytorch == "1.10") kernels::set_torch_1_10_rules(table);
       rules_.assign(table.begin(), table.end());
       return;
     }

@@ -400,20 +400,21 @@ void ProgramLowering::accumulate_ready_leaves() {
     }
     GradientId& buffer = leaf_buffers_[static_cast<std::size_t>(tensor(t).storage)];
     if (is_sharded(t)) {
-      units_->gradient_came(t, std::exchange(buffer, no_gradient));
+      if (units_)
+        units_->gradient_came(t, std::exchange(buffer, no_gradient));
+      else
+        modules_->gradient_came(t, std::exchange(buffer, no_gradient));
+      continue;
+    }
+    if (partition_ && partition_->owns(t)) {
+      partition_->gradient_came(t, std::exchange(buffer, no_gradient));
       continue;
     }
     StorageId& slot = leaf_storage(t);
     if (slot != none) {
       gradients_.release(buffer);
     } else {
-      std::vector<GradientId> late;
-      const GradientId kept = gradients_.steal_or_clone(buffer, tensor(t), late);
-      slot = gradients_.storage(kept);
-      emit_.hold(slot);
-      gradients_.release(kept);
-      for (const GradientId id : late) gradients_.release(id);
-      step_.storages[slot].category = Category::gradient;
+      slot = gradients_.settle(buffer, tensor(t));
       if (t == received_)
         step_.storages[slot].name = step_.names.id(tensor(t).name + ".grad.sent");
       else if (training_.optimizer.in_backward && tensor(t).category == Category::parameter)

@@ -303,7 +303,7 @@ void ProgramLowering::hold_variables(const ProgramOp& op, Phase phase) {
 void ProgramLowering::release_variables(const Turn& turn) {
   std::vector<StorageId>& scope = turn.phase == Phase::recompute ? locals_ : variables_;
   for (const TensorId t : op_at(static_cast<std::size_t>(turn.op)).releases) {
-    const bool held = t == program_.logits && training_.loop.logits_held;
+    const bool held = training_.loop.logits_held && std::ranges::find(program_.logits, t) != program_.logits.end();
     if (!held) drop(scope[static_cast<std::size_t>(t)]);
   }
 }

@@ -22,7 +22,7 @@ ProgramLowering::ProgramLowering(const Program& program, const std::vector<Kerne
       host_is_device_(training.profile.kernels.starts_with("cpu-")),
       emit_(step_),
       gradients_(emit_, runtime_),
-      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training.profile)) {
+      optimizer_(training.optimizer, training.dtypes, optimizer_habits(training)) {
   if (host_is_device_ && !schedule_.copies.empty())
     throw InputError("kernels " + training.profile.kernels +
                      " run where the host's memory is the device's; expected a plan without copies");
@@ -91,10 +91,13 @@ void ProgramLowering::emit_static() {
   nodes_.resize(program_.ops.size());
   away_.resize(program_.ops.size());
   find_active_ops();
+  const UnitContext context{program_, training_, schedule_, emit_, gradients_, values_, reentrant()};
+  if (training_.shards.sharding == Sharding::zero3) modules_.emplace(context, active_);
   if (gathers_units(training_.shards)) {
-    units_.emplace(UnitContext{program_, training_, schedule_, emit_, gradients_, values_, reentrant()});
+    units_.emplace(context);
     units_->expect_gradients(reached_);
   }
+  if (training_.shards.sharding == Sharding::zero2) partition_.emplace(program_, training_, emit_, gradients_);
   region_states_.resize(schedule_.regions.size());
   std::vector<StorageId> by_storage(program_.storages.size(), none);
   const auto emit_leaf = [&](TensorId t) {
@@ -102,7 +105,7 @@ void ProgramLowering::emit_static() {
     StorageId& id = by_storage[static_cast<std::size_t>(leaf.storage)];
     if (is_sharded(t)) {
       if (id == none) {
-        optimizer_parameters_.push_back(units_->emit_initial(t));
+        optimizer_parameters_.push_back(units_ ? units_->emit_initial(t) : modules_->emit_initial(t));
         parameter_tensors_.push_back(t);
         id = optimizer_parameters_.back().storage;
       }
@@ -118,6 +121,7 @@ void ProgramLowering::emit_static() {
   };
   for (const TensorId t : program_.parameters) emit_leaf(t);
   divide_states();
+  if (modules_) modules_->emit_buffers();
   optimizer_.emit_initial(emit_, optimizer_parameters_);
   emit_main_gradients();
   for (const TensorId t : program_.inputs) emit_leaf(t);
@@ -129,43 +133,6 @@ void ProgramLowering::add_parameter(TensorId t, StorageId id) {
   parameter_numbers_.resize(program_.storages.size());
   parameter_numbers_[static_cast<std::size_t>(p.storage)] = parameter_tensors_.size();
   parameter_tensors_.push_back(t);
-}
-
-/// Main-gradient buffers exist before step 0; backward adds into them and allocates no gradient of its own (M7).
-void ProgramLowering::emit_main_gradients() {
-  if (!training_.dtypes.main_gradients) return;
-  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
-    if (!tensor(parameter_tensors_[i]).requires_grad) continue;
-    const OptimizerParameter& p = optimizer_parameters_[i];
-    const std::int64_t elements = *element_count(tensor(parameter_tensors_[i]).shape);
-    const Bytes bytes{elements * bytes_per_element(*training_.dtypes.main_gradients)};
-    const StorageId id = emit_.initial(p.name + ".main_grad", bytes, Category::gradient, p.layer);
-    step_.storages[id].outlives_step = true;
-    leaf_storage(parameter_tensors_[i]) = id;
-  }
-}
-
-/// Replicas that divide states see the trained parameters of each data type as one. Megatron-LM's buffers of parameters
-/// and main gradients hold the padding too; DeepSpeed's is of the parameters.
-void ProgramLowering::divide_states() {
-  const Shards& shards = training_.shards;
-  if (!shards.distributed_optimizer && shards.sharding != Sharding::zero1) return;
-  std::map<DType, std::vector<std::size_t>> groups;
-  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i)
-    if (tensor(parameter_tensors_[i]).requires_grad) groups[optimizer_parameters_[i].dtype].push_back(i);
-  const auto pad = [&](const char* name, std::int64_t bytes, Category category) {
-    step_.storages[emit_.initial(name, Bytes{bytes}, category, -1)].outlives_step = true;
-  };
-  for (const auto& [dtype, group] : groups) {
-    std::vector<std::int64_t> sizes;
-    for (const std::size_t i : group) sizes.push_back(optimizer_parameters_[i].elements);
-    flat_.push_back(flat_parameters(sizes, shards));
-    for (std::size_t n = 0; n < group.size(); ++n) optimizer_parameters_[group[n]].elements = flat_.back().owned[n];
-    pad("parameters.padding", flat_.back().padding * bytes_per_element(dtype), Category::parameter);
-    if (shards.distributed_optimizer && training_.dtypes.main_gradients)
-      pad("main_gradients.padding", flat_.back().padding * bytes_per_element(*training_.dtypes.main_gradients),
-          Category::gradient);
-  }
 }
 
 StepOp ProgramLowering::new_op(const ProgramOp& op, Phase phase, const Cost& cost) const {
@@ -253,6 +220,7 @@ void ProgramLowering::emit_micro_batch() {
   const std::vector<Turn>& turns = schedule_.turns;
   bool in_backward = false;
   if (units_) units_->begin_micro_batch(step_number_, micro_batch_);
+  if (modules_) modules_->begin_micro_batch(step_number_, micro_batch_);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     emit_copies_before(i);
     const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
@@ -262,14 +230,17 @@ void ProgramLowering::emit_micro_batch() {
       if (reports_losses()) emit_report();
       start_backward();
       if (units_) units_->start_backward();
+      if (partition_) partition_->begin_backward(step_number_, micro_batch_);
       in_backward = true;
     }
     if (units_) units_->before(i);
+    if (modules_) modules_->before(i);
     enter_region(turns[i], i == 0 ? nullptr : &turns[i - 1]);
     emit_turn(turns[i]);
     let_go(i);
     leave_region(turns[i], i + 1 == turns.size() ? nullptr : &turns[i + 1]);
     if (units_) units_->after(i);
+    if (modules_) modules_->after(i);
   }
   end_backward();
   if (!weight_products_.empty()) emit_weights();
@@ -317,6 +288,8 @@ void ProgramLowering::end_backward() {
   seed_ = no_gradient;
   if (received_ >= 0) drop(leaf_storage(received_));
   if (units_) units_->end_backward();
+  if (partition_) partition_->end_backward();
+  if (modules_) modules_->end_backward();
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
   for (StorageId& variable : variables_) drop(variable);
   for (StorageId& local : locals_) drop(local);  // of regions that no framework carries out
@@ -329,91 +302,12 @@ void ProgramLowering::end_backward() {
     }
 }
 
-/// All replicas at once, at the end of a step: a ring passes all but a rank's own part, an all-reduce twice.
-void ProgramLowering::exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes) {
-  const std::int64_t ranks = state_ranks(training_.shards);
-  const std::int64_t once = bytes - bytes / ranks;
-  StepOp op;
-  op.phase = Phase::communication;
-  op.step = static_cast<std::int16_t>(step_number_);
-  op.kind = OpKind::collective;
-  op.moved = Bytes{how == "all_reduce" ? 2 * once : once};
-  emit_.begin_op(op, std::string(what) + "." + std::string(how));
-  emit_.compute({});
-}
-
-/// Gradients are added up over the replicas, in place; where states are divided, each rank gets its own part's sum, and
-/// all gather the parameters when they have been updated. DeepSpeed makes an fp32 copy of the part's gradients for the
-/// update (stage_1_and_2.py, step).
-void ProgramLowering::emit_optimizer() {
-  if (training_.optimizer.in_backward) return;
-  std::int64_t of_gradients = 0, of_parameters = 0, owned = 0, owned_gradients = 0;
-  for (std::size_t i = 0; i < optimizer_parameters_.size(); ++i) {
-    OptimizerParameter& p = optimizer_parameters_[i];
-    const TensorId t = parameter_tensors_[i];
-    p.gradient = is_sharded(t) ? units_->gradient(t) : leaf_storage(t);
-    if (is_sharded(t) || p.gradient == none) continue;
-    const std::int64_t elements = *element_count(tensor(t).shape);
-    const std::int64_t item = step_.storages[p.gradient].bytes.count / std::max<std::int64_t>(elements, 1);
-    of_gradients += elements * item;
-    of_parameters += elements * bytes_per_element(p.dtype);
-    owned += p.elements;
-    owned_gradients += p.elements * item;
-  }
-  const Shards& shards = training_.shards;
-  const bool updates = training_.optimizer.kind != OptimizerKind::none;
-  const bool replicas = updates && !units_ && state_ranks(shards) > 1;  // units have exchanged theirs in backward
-  const bool divided = !flat_.empty();
-  if (replicas) exchange_with_replicas(divided ? "reduce_scatter" : "all_reduce", "gradients", of_gradients);
-  StorageId wide = none;
-  if (updates && shards.sharding == Sharding::zero1) {
-    StepOp op;
-    op.phase = Phase::optimizer;
-    op.step = static_cast<std::int16_t>(step_number_);
-    emit_.begin_op(op, "optimizer.gradients");
-    const StorageId flat = emit_.alloc("gradients.flat", Bytes{owned_gradients}, Category::temporary, -1);
-    wide = emit_.alloc("gradients.float", Bytes{4 * owned}, Category::temporary, -1);
-    emit_.compute({flat, wide});
-    emit_.release(flat);
-  }
-  optimizer_.emit_step(emit_, optimizer_parameters_, step_number_);
-  if (wide != none) emit_.release(wide);
-  if (replicas && divided) exchange_with_replicas("all_gather", "parameters", of_parameters);
-}
-
-/// torch's register_post_accumulate_grad_hook (torchtune, optimizer_in_bwd): update, then zero_grad, of one weight.
-void ProgramLowering::step_in_backward(TensorId t) {
-  const auto i = parameter_numbers_[static_cast<std::size_t>(tensor(t).storage)];
-  optimizer_parameters_[i].gradient = leaf_storage(t);
-  optimizer_.emit_step_of(emit_, optimizer_parameters_, i, step_number_);
-  emit_.release(std::exchange(leaf_storage(t), none));
-}
-
-/// Gradients die in parameter order under `zero_grad: none`, else they are zeroed where they are.
-void ProgramLowering::emit_zero_grad() {
-  StepOp op;
-  op.phase = Phase::optimizer;
-  op.step = static_cast<std::int16_t>(step_number_);
-  emit_.begin_op(op, "zero_grad");
-  emit_.compute({});
-  if (!training_.optimizer.zero_grad_to_none || training_.dtypes.main_gradients) return;
-  const auto release = [&](TensorId t) {
-    StorageId& id = leaf_storage(t);
-    if (id != none) emit_.release(id);
-    id = none;
-  };
-  for (const TensorId t : parameter_tensors_) release(t);
-  for (const TensorId t : program_.inputs) release(t);
-  if (units_) units_->zero_gradients();
-  born_gradients_.clear();
-}
-
 void ProgramLowering::mark_activation(StorageId id) {
   if (step_.storages[id].category == Category::temporary) step_.storages[id].category = Category::activation;
 }
 
 std::vector<Kernel> kernels_of(const Program& program, const Training& training) {
-  const KernelSet rules(training.profile.kernels);
+  const KernelSet rules(training.profile.kernels, training.pytorch);
   std::vector<Kernel> out;
   out.reserve(program.ops.size());
   for (const ProgramOp& op : program.ops) out.push_back(rules.kernel(program, op));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradient_partition.hpp"
 #include "tidemark/step/emitter.hpp"
 #include "tidemark/step/gradients.hpp"
 #include "tidemark/step/kernel.hpp"
@@ -20,6 +21,7 @@
 #include "tidemark/step/schedule.hpp"
 #include "tidemark/step/state_shards.hpp"
 #include "unit_shards.hpp"
+#include "zero_modules.hpp"
 
 namespace tidemark {
 
@@ -111,8 +113,6 @@ class ProgramLowering {
   void warn_of_missing_rules();
   void emit_static();
   void add_parameter(TensorId t, StorageId id);
-  void emit_main_gradients();
-  void divide_states();
 
   // ---- one micro-batch (lower_program.cpp)
   StorageId emit_token_count();
@@ -124,8 +124,16 @@ class ProgramLowering {
   void emit_turn(const Turn& turn);
   void let_go(std::size_t turn_index);
   void end_backward();
+
+  // ---- main gradients, the optimizer's phase and what replicas exchange around it (lower_optimizer.cpp)
+  void emit_main_gradients();
+  void divide_states();
   void emit_optimizer();
+  void emit_sub_groups();
+  StorageId emit_wide_gradients(std::int64_t owned, Bytes flat);
   void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
+  std::vector<StorageId> partial_gradients();
+  void add_partial_gradients();
   void step_in_backward(TensorId t);
   void emit_zero_grad();
 
@@ -225,7 +233,7 @@ class ProgramLowering {
   /// A parameter or batch input itself; a view of one is not.
   bool is_static(TensorId t) const { return is_leaf_[static_cast<std::size_t>(t)]; }
   /// Of a unit that is gathered where it runs: nobody's hold keeps it.
-  bool is_sharded(TensorId t) const { return units_ && units_->owns(t); }
+  bool is_sharded(TensorId t) const { return (units_ && units_->owns(t)) || (modules_ && modules_->owns(t)); }
   StorageId& leaf_storage(TensorId t) { return leaf_storages_[static_cast<std::size_t>(tensor(t).storage)]; }
   void mark_activation(StorageId id);
   StepOp new_op(const ProgramOp& op, Phase phase, const Cost& cost) const;
@@ -252,7 +260,9 @@ class ProgramLowering {
   Emitter emit_;
   Gradients gradients_;
   OptimizerState optimizer_;
-  std::optional<UnitShards> units_;  // where sharding is fsdp1 or fsdp2
+  std::optional<UnitShards> units_;             // where sharding is fsdp1 or fsdp2
+  std::optional<GradientPartition> partition_;  // where it is zero2
+  std::optional<ZeroModules> modules_;          // where it is zero3
 
   std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
   std::vector<StorageId> variables_;       // by tensor: what its host variable holds

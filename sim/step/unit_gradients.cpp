@@ -32,20 +32,13 @@ void UnitShards::gradient_came(TensorId t, GradientId gradient) {
     if (++state.arrived == state.awaited) flatten_gradients(u);
     return;
   }
-  Emitter& emit = context_.emit;
   StorageId& slot = state.unsharded[place];
   if (slot != no_id) {  // added in place: .grad, or the accumulated one when the unit has run backward
     context_.gradients.release(gradient);
     return;
   }
-  std::vector<GradientId> late;
-  const Tensor& leaf = context_.program.tensors[static_cast<std::size_t>(unit(u).parameters[place].tensor)];
-  const GradientId kept = context_.gradients.steal_or_clone(gradient, leaf, late);
-  slot = context_.gradients.storage(kept);
-  emit.hold(slot);
-  context_.gradients.release(kept);
-  for (const GradientId id : late) context_.gradients.release(id);
-  emit.step().storages[slot].category = Category::gradient;
+  slot = context_.gradients.settle(
+      gradient, context_.program.tensors[static_cast<std::size_t>(unit(u).parameters[place].tensor)]);
 }
 
 /// SplitWithSizesBackward concatenates, parameters that got none as zeros; then the hook of the flat parameter's

@@ -70,7 +70,7 @@ ComposerModel::ComposerModel(const Scenario& given)
       facts(plain_facts(given)),
       small(program_of(scenario, static_cast<std::int64_t>(small_blocks))),
       small_kernels(kernels_of(small, scenario.training)),
-      small_outline(outline(small, KernelSet(scenario.training.profile.kernels))),
+      small_outline(outline(small, KernelSet(scenario.training.profile.kernels, scenario.training.pytorch))),
       whole(empty()),
       held(empty()) {
   if (scenario.allocator != "live") throw NotComposable{"an allocator's figures need a full simulation"};
@@ -79,7 +79,7 @@ ComposerModel::ComposerModel(const Scenario& given)
   std::tie(first_block, blocks) = blocks_of(program.layers);
   if (blocks <= small_blocks) throw NotComposable{"few blocks are simulated as fast"};
   for (const Layer& layer : program.layers) layers.push_back(layer.name);
-  const Outline all = outline(program, KernelSet(scenario.training.profile.kernels));
+  const Outline all = outline(program, KernelSet(scenario.training.profile.kernels, scenario.training.pytorch));
   std::vector<StepPart> parts;
   const std::vector<BlockRegion> none;
   const Step step = lower(scenario, program, kernels_of(program, scenario.training), make_plan({}, all), parts);

@@ -76,6 +76,17 @@ Run run_model(const Scenario& scenario, const Plan& plan) {
   return out;
 }
 
+/// By stage: the peaks of the same pipeline without its copies.
+void compare_without_copies(Scenario scenario, PipelineFigures& figures) {
+  scenario.policy.offload.reset();
+  for (Policy& policy : scenario.pipeline->policies) policy.offload.reset();
+  const StageChunks stages = lower_chunks(scenario);
+  in_parallel(figures.stages.size(), [&](std::size_t stage) {
+    const StagesRun run = run_stages(scenario, stages, static_cast<int>(stage), false);
+    figures.stages[stage].without_copies = peaks_by_rank(run.step, run.allocation.timeline)[stage].bytes;
+  });
+}
+
 Run run_pipeline(const Scenario& scenario) {
   const std::optional<int> stage = scenario.pipeline->stage;
   const StageChunks stages = lower_chunks(scenario);
@@ -90,6 +101,7 @@ Run run_pipeline(const Scenario& scenario) {
   if (stage) in_parallel(peaks.size(), others);
   Run out;
   out.pipeline = pipeline_figures(shown.step, timeline.ops, std::move(peaks), std::move(shown.stands_for));
+  if (has_copies(stages.chunks)) compare_without_copies(scenario, *out.pipeline);
   if (stage) hide_other_ranks(shown.step, *stage, timeline.ops);
   take(std::move(shown.allocation), out);
   out.step = std::move(shown.step);

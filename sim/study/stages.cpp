@@ -70,35 +70,46 @@ void add_saved(const LayerGraph& part, PassCosts& costs) {
   }
 }
 
-/// Lowers one chunk.
-class ChunkLowering {
- public:
-  explicit ChunkLowering(const Scenario& scenario) : scenario_(scenario), kernels_(scenario.training.profile.kernels) {}
+/// Which layers the chunk holds, and what stands in chunks of its own.
+BlockRange range_of(const PipelineSettings& pipeline, std::size_t chunk) {
+  const std::vector<std::int32_t>& layers = pipeline.layers_per_chunk;
+  const auto at = layers.begin() + static_cast<std::ptrdiff_t>(chunk);
+  const std::int32_t first = std::accumulate(layers.begin(), at, 0);
+  const std::int32_t all = std::accumulate(at, layers.end(), first);
+  return {.first = first,
+          .count = *at,
+          .embedding_before = chunk > 0 && first == 0,
+          .head_behind = chunk + 1 < layers.size() && first + *at == all};
+}
 
-  ChunkStep lower(const BlockRange& range, const Policy& policy, PassCosts& costs) const {
-    const bool splits = scenario_.pipeline->splits_backward();
-    if (const auto* chain = std::get_if<LayerGraph>(&scenario_.model)) {
-      const LayerGraph part =
-          part_of_chain(*chain, static_cast<std::int32_t>(range.first), static_cast<std::int32_t>(range.count));
-      const Plan plan = make_plan(policy, outline(part));
-      ChunkStep out = lower_chunk(part, plan, scenario_.training.loop.steps, splits);
-      costs = costs_of(out, scenario_.device);
-      add_saved(part, costs);
-      return out;
-    }
-    const auto& spec = std::get<TransformerSpec>(scenario_.model);
-    Training training = scenario_.training;
-    training.batch.accumulate = scenario_.pipeline->micro_batches;
-    const TransformerChunk chunk = make_transformer_chunk(spec, training, range);
-    ChunkStep out = lower_chunk(chunk, make_plan(policy, outline(chunk.program, kernels_)), training, splits);
-    costs = costs_of(out, scenario_.device);
+LayerGraph part_of(const LayerGraph& chain, const BlockRange& range) {
+  return part_of_chain(chain, static_cast<std::int32_t>(range.first), static_cast<std::int32_t>(range.count));
+}
+
+TransformerChunk part_of(const Scenario& scenario, const BlockRange& range) {
+  Training training = scenario.training;
+  training.batch.accumulate = scenario.pipeline->micro_batches;
+  return make_transformer_chunk(std::get<TransformerSpec>(scenario.model), training, range);
+}
+
+ChunkStep lower_chunk(const Scenario& scenario, std::size_t chunk, const Policy& policy, PassCosts& costs) {
+  const bool splits = scenario.pipeline->splits_backward();
+  const BlockRange range = range_of(*scenario.pipeline, chunk);
+  if (const auto* chain = std::get_if<LayerGraph>(&scenario.model)) {
+    const LayerGraph part = part_of(*chain, range);
+    ChunkStep out = lower_chunk(part, make_plan(policy, outline(part)), scenario.training.loop.steps, splits);
+    costs = costs_of(out, scenario.device);
+    add_saved(part, costs);
     return out;
   }
-
- private:
-  const Scenario& scenario_;
-  KernelSet kernels_;
-};
+  Training training = scenario.training;
+  training.batch.accumulate = scenario.pipeline->micro_batches;
+  const KernelSet kernels(training.profile.kernels, training.pytorch);
+  const TransformerChunk part = part_of(scenario, range);
+  ChunkStep out = lower_chunk(part, make_plan(policy, outline(part.program, kernels)), training, splits);
+  costs = costs_of(out, scenario.device);
+  return out;
+}
 
 }  // namespace
 
@@ -109,30 +120,32 @@ Bytes cublas_workspace(const Scenario& scenario) {
   return found == scenario.device.workspaces.end() ? Bytes{} : found->second;
 }
 
+Outline outline_of_chunk(const Scenario& scenario, std::size_t chunk) {
+  const BlockRange range = range_of(*scenario.pipeline, chunk);
+  if (const auto* chain = std::get_if<LayerGraph>(&scenario.model)) return outline(part_of(*chain, range));
+  return outline(part_of(scenario, range).program,
+                 KernelSet(scenario.training.profile.kernels, scenario.training.pytorch));
+}
+
+ChunkStep lower_chunk(const Scenario& scenario, std::size_t chunk, const Policy& policy) {
+  PassCosts costs;
+  return lower_chunk(scenario, chunk, policy, costs);
+}
+
 StageChunks lower_chunks(const Scenario& scenario) {
   const PipelineSettings& pipeline = *scenario.pipeline;
   StageChunks out{.chunks = {}, .schedule = schedule_without_costs(pipeline)};
   const std::size_t count = pipeline.layers_per_chunk.size();
-  std::vector<std::int32_t> first(count);
-  std::exclusive_scan(pipeline.layers_per_chunk.begin(), pipeline.layers_per_chunk.end(), first.begin(), 0);
-  const std::int32_t all = first.back() + pipeline.layers_per_chunk.back();
   std::vector<PassCosts> costs(count);
   out.chunks.resize(count);
-  const ChunkLowering lowering(scenario);
   in_parallel(count, [&](std::size_t c) {
     const auto stage = static_cast<std::size_t>(out.schedule.rank_of_chunk[c]);
     const Policy& policy = pipeline.policies.empty() ? scenario.policy : pipeline.policies[stage];
-    const std::int32_t layers = pipeline.layers_per_chunk[c];
-    const BlockRange range{.first = first[c],
-                           .count = layers,
-                           .embedding_before = c > 0 && first[c] == 0,
-                           .head_behind = c + 1 < count && first[c] + layers == all};
-    out.chunks[c] = lowering.lower(range, policy, costs[c]);
+    out.chunks[c] = lower_chunk(scenario, c, policy, costs[c]);
   });
   if (is_searched(pipeline.schedule))
-    out.schedule = make_schedule(
-        pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
-        pipeline.transfers.time + copy_duration(pipeline.transfers.bandwidth, out.chunks.front().output_bytes));
+    out.schedule = make_schedule(pipeline.schedule, pipeline.stages, 1, pipeline.micro_batches, costs,
+                                 mean_transfer(pipeline.transfers, pipeline.stages, out.chunks.front().output_bytes));
   return out;
 }
 
@@ -183,7 +196,8 @@ std::optional<StagesRun> run_folded(const Scenario& scenario, const StageChunks&
 StagesRun run_stages(const Scenario& scenario, const StageChunks& stages, std::optional<int> stage,
                      bool with_allocator) {
   const bool steady = scenario.pipeline->steady;
-  if (steady)
+  const bool copies = has_copies(stages.chunks);
+  if (steady && !copies)
     if (std::optional<StagesRun> folded = run_folded(scenario, stages, stage)) return std::move(*folded);
   StagesRun out{
       .step = weave_stages(scenario, stages.chunks, stages.schedule, stage), .allocation = {}, .stands_for = {}};
@@ -192,7 +206,9 @@ StagesRun run_stages(const Scenario& scenario, const StageChunks& stages, std::o
   else
     out.allocation.timeline = simulate(out.step, scenario.device);
   if (steady)
-    out.allocation.notes.emplace_back("steady: this schedule does not come to repeat itself; all of it is simulated");
+    out.allocation.notes.emplace_back(
+        copies ? "steady: copies to the host need not repeat; all of it is simulated"
+               : "steady: this schedule does not come to repeat itself; all of it is simulated");
   return out;
 }
 

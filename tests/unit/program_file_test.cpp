@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/life.hpp"
 #include "tidemark/base/errors.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/program/shapes.hpp"
@@ -79,6 +80,18 @@ TEST_CASE("a program written down runs, and its mistakes name the entry") {
     CAPTURE(c.name);
     CHECK(mistake(head + c.ops) == c.message);
   }
+}
+
+TEST_CASE("a loop's variable may hold several tensors of a program") {
+  const std::string yaml =
+      "model:\n  family: program\n  parameters: {w: [4, 6], v: [6, 6]}\n  inputs: {x: [5, 4]}\n  logits: [b, c]\n"
+      "  layers:\n    - name: all\n      ops:\n        - {op: matmul, in: [x, w], out: a}\n"
+      "        - {op: matmul, in: [a, v], out: b}\n        - {op: add, in: [a, b], out: c}\n"
+      "        - {op: sum, in: c, out: loss}\n  loss: loss\n";
+  const std::string held = "120 B, all.b to backward of all.a";
+  CHECK(test::life(test::step_of(yaml, {}), "all.b") == "120 B, all.b to all.c");
+  CHECK(test::life(test::step_of(yaml, {"loop.logits_held=true"}), "all.b") == held);
+  CHECK(test::life(test::step_of(yaml, {"loop.logits_held=true"}), "all.c") == "120 B, all.c to backward of all.a");
 }
 
 TEST_CASE("results: shapes and strides follow PyTorch's") {

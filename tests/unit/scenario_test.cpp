@@ -120,7 +120,7 @@ parallel: {}
                                            DType::float32, DType::bfloat16, DType::float32, false});
   CHECK(scenario.training.optimizer == Optimizer{OptimizerKind::momentum, false, true, false});
   CHECK(scenario.training.loss == Loss{4, true});
-  CHECK(scenario.training.loop == Loop{true, 3});
+  CHECK(scenario.training.loop == Loop{.logits_held = true, .steps = 3});
   CHECK(scenario.budget == Bytes{3LL << 29});
   CHECK(scenario.flops_convention == "megatron");
   CHECK(std::get<TransformerSpec>(scenario.model).flops_convention == "megatron");

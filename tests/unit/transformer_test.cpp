@@ -41,7 +41,7 @@ TEST_CASE("a decoder has an embedding, its blocks, a head and a loss") {
   std::vector<std::string> names;
   for (const Layer& layer : program.layers) names.push_back(layer.name + (layer.is_block ? "*" : ""));
   CHECK(names == std::vector<std::string>{"embedding", "layers.0*", "layers.1*", "head", "loss"});
-  CHECK(program.tensors[static_cast<std::size_t>(program.logits)].name == "head.lm_head");
+  CHECK(program.tensors[static_cast<std::size_t>(program.logits.at(0))].name == "head.lm_head");
 }
 
 TEST_CASE("ops of a block as each model code writes them") {

@@ -57,6 +57,31 @@ TEST_CASE("weave: two stages, one micro-batch") {
   CHECK(result.timeline.end == Nanos{70});
 }
 
+// Four stages of one layer, two a node: forwards end at 10, 10 + 5 + 10 = 25, 25 + 30 + 10 = 65, 65 + 5 + 10 = 80.
+TEST_CASE("weave: a transfer between nodes takes its own time") {
+  const std::string model = "layers: 4, boundary: 100 B, forward_time: 10 ns, backward_time: 20 ns";
+  struct Case {
+    std::string name, transfers;
+    std::int64_t end;  // of the last stage's forward, which begins backward
+  };
+  const Case cases[] = {
+      {"all on one node", "transfer_time: 5 ns", 55},
+      {"two nodes of two", "transfer_time: 5 ns, stages_per_node: 2, node_transfer_time: 30 ns", 80},
+      {"a node a stage", "transfer_time: 5 ns, stages_per_node: 1, node_transfer_time: 30 ns", 130},
+      {"by bytes", "transfer_time: 5 ns, stages_per_node: 2, node_transfer_bandwidth: 10 GB/s", 65},
+      {"as within nodes, where nothing is given", "transfer_time: 5 ns, stages_per_node: 2", 55},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Run result = run_chain(model, "pipeline: 4, " + c.transfers);
+    CHECK_FALSE(referee(result.step, result.timeline));
+    CHECK(result.timeline.end == Nanos{2 * c.end + 4 * 10});  // and the same way back, 20 instead of 10 each
+  }
+  const Transfers transfers{.time = Nanos{6}, .per_node = 2, .node_time = Nanos{30}};
+  CHECK(mean_transfer(transfers, 4, Bytes{}) == Nanos{(6 + 30 + 6) / 3});
+  CHECK(mean_transfer(transfers, 1, Bytes{}) == Nanos{6});
+}
+
 TEST_CASE("weave: what weights still need goes with their backward") {
   const Run result =
       run_chain(two_layers + ", weight_time: 8 ns, weight_activation: 6 B", "pipeline: 2, schedule: zb_h1, stage: 1");
@@ -236,4 +261,71 @@ TEST_CASE("weave: micro-batches that run backward in another order") {
   ChunkStep chunk = lower_chunk(chain, make_plan({}, outline(chain)), 1, false);
   const PipelineSchedule turned = parse_schedule("0F0,0F1,0B1,0B0", "s.csv");
   CHECK_NOTHROW(weave({chunk}, turned, {}));  // all micro-batches are alike
+}
+
+// Both chunks wait for each other, then half of the table's gradient goes each way, twice.
+TEST_CASE("weave: the first and the last stage add up the gradients of the table that they share") {
+  const std::string model =
+      "model: {family: transformer, model_type: gpt2, layers: 4, hidden: 64, heads: 4, ffn_hidden: 256, vocab: 512, "
+      "max_positions: 128, activation: gelu, attention: eager, tied_embeddings: TIED}\n"
+      "batch: {size: 2, sequence: 128}\noptimizer: adamw\ndevice: a100-80gb\n";
+  struct Case {
+    std::string name, profile, tied, parallel;
+    std::vector<int> ranks;  // that exchange
+    std::int64_t bytes, time;
+  };
+  const std::string megatron = "profile: megatron\ndtype: {parameters: bfloat16, main_gradients: float32}\n";
+  const Case cases[] = {
+      {"in the type of the weights",
+       "",
+       "true",
+       "pipeline: 2, transfer_time: 1 us, transfer_bandwidth: 1 GB/s",
+       {0, 1},
+       131'072,
+       2'000 + 131'072},
+      {"Megatron's main gradients, four stages",
+       megatron,
+       "true",
+       "pipeline: 4, transfer_time: 1 us, transfer_bandwidth: 1 GB/s",
+       {0, 3},
+       131'072,
+       2'000 + 131'072},
+      {"between nodes",
+       "",
+       "true",
+       "pipeline: 2, transfer_time: 1 us, stages_per_node: 1, node_transfer_time: 5 us",
+       {0, 1},
+       131'072,
+       10'000},
+      {"a head of its own", "", "false", "pipeline: 2, transfer_time: 1 us", {}, 0, 0},
+      {"both on one stage", "", "true", "pipeline: 2, schedule: zb_v, transfer_time: 1 us", {}, 0, 0},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    std::string text = c.profile + model;
+    text.replace(text.find("TIED"), 4, c.tied);
+    const Run result = run(parse_scenario(text + "parallel: {" + c.parallel + ", micro_batches: 4}\n", "t.yaml"));
+    CHECK_FALSE(referee(result.step, result.timeline));
+    std::vector<int> ranks;
+    std::vector<Nanos> starts, ends;
+    for (std::size_t i = 0; i < result.step.ops.size(); ++i) {
+      const StepOp& op = result.step.ops[i];
+      if (result.step.names[op.name] != "embedding.gradient.all_reduce" || op.step != 1) continue;
+      ranks.push_back(op.rank);
+      starts.push_back(result.timeline.ops[i].start);
+      ends.push_back(result.timeline.ops[i].end);
+      CHECK(op.moved == Bytes{c.bytes});
+      CHECK(op.read_end - op.read_begin == 1);
+    }
+    CHECK(ranks == c.ranks);
+    if (ranks.size() != 2) continue;
+    CHECK(starts[0] == starts[1]);
+    CHECK(ends[0] - starts[0] == Nanos{c.time});
+    // Nobody updates before: the optimizer of both ranks comes behind.
+    for (std::size_t i = 0; i < result.step.ops.size(); ++i) {
+      const StepOp& op = result.step.ops[i];
+      if (op.step == 1 && op.phase == Phase::optimizer && std::ranges::find(ranks, op.rank) != ranks.end())
+        CHECK(result.timeline.ops[i].start >= ends[0]);
+    }
+  }
 }

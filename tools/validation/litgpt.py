@@ -2,7 +2,7 @@
 
 The model is written down op by op: lit_gpt/model.py, lora.py and rmsnorm.py, finetune/lora.py. The peak is that of the
 first iteration, which has the longest sample of the data set: no gradients or states are there yet."""
-from cases import Case, Table, all_of, each_within, median_within
+from cases import Case, Table, each_within
 
 GB = 10**9
 LORA_RANK, CHUNK = 8, 128  # finetune/lora.py: rank of q and of v; rows of a product of the head
@@ -32,6 +32,16 @@ class Writer:
 
 def rms_norm(w, name, x, width):
     """RMSNorm.forward: all in bf16."""
+    return normed_row(w, name, x, width)
+
+
+def wide_rms_norm(w, name, x, width):
+    """RMSNorm.forward as of 24 October 2023 (6178c7cc): x.float(), and back at the end."""
+    return w.op("cast", f"{name}.half", [normed_row(w, name, w.op("cast", f"{name}.float", [x], dtype="float32"), width)],
+                dtype="bfloat16")
+
+
+def normed_row(w, name, x, width):
     square = w.op("mul", f"{name}.square", [x, x])
     mean = w.op("mean", f"{name}.mean", [square], dims=[2])
     row = w.op("rsqrt", f"{name}.rsqrt", [w.op("add_scalar", f"{name}.epsilon", [mean])])
@@ -41,6 +51,10 @@ def rms_norm(w, name, x, width):
 
 def layer_norm(w, name, x, width):
     return w.op("layer_norm", name, [x, w.weight(f"{name}.weight", width), w.weight(f"{name}.bias", width)])
+
+
+def row_norm(gated, wide):
+    return layer_norm if not gated else wide_rms_norm if wide else rms_norm
 
 
 def linear(w, name, x, out, inside, bias):
@@ -112,11 +126,11 @@ def feed_forward(w, x, sizes):
     return linear(w, "mlp.proj", w.op("gelu", "gelu", [linear(w, "fc", x, inside, width, True)]), width, inside, True)
 
 
-def block(parameters, number, x, sizes, batch, rows):
+def block(parameters, number, x, sizes, batch, rows, wide):
     """Block.forward. Names of the layer before are out of scope."""
     w = Writer(parameters, f"h{number}.")
     width, gated, norms = sizes[1], sizes[5], sizes[6]
-    norm = rms_norm if gated else layer_norm
+    norm = row_norm(gated, wide)
     first = norm(w, "norm_1", x, width)
     mixed = attention(w, first, sizes, batch, rows, not gated)
     if gated:
@@ -128,7 +142,7 @@ def block(parameters, number, x, sizes, batch, rows):
     return {"name": f"h{number}", "block": True, "ops": w.ops}, out
 
 
-def program(sizes, batch, rows):
+def program(sizes, batch, rows, wide):
     parameters, layers = {}, []
     layers_count, width, heads, _, vocab, gated = sizes[:6]
     rotated = int(width // heads * sizes[7])
@@ -137,36 +151,51 @@ def program(sizes, batch, rows):
     layers.append({"name": "embedding", "ops": w.ops})
     x = "x0"
     for number in range(layers_count):
-        layer, x = block(parameters, number, x, sizes, batch, rows)
+        layer, x = block(parameters, number, x, sizes, batch, rows, wide)
         layers.append(layer)
     w = Writer(parameters, "")
-    x = (rms_norm if gated else layer_norm)(w, "ln_f", x, width)
+    x = row_norm(gated, wide)(w, "ln_f", x, width)
     parts = [min(CHUNK, rows - at) for at in range(0, rows, CHUNK)]
     names = [f"chunk{i}" for i in range(len(parts))]
     w.ops.append({"op": "split", "in": [x], "out": names, "dims": [1], "sizes": parts})
     head = w.weight("lm_head", vocab, width)
     bias = [w.weight("lm_head.bias", vocab)] if sizes[6] == 1 else []
     logits = [w.op("linear", f"logits{i}", [name, head, *bias]) for i, name in enumerate(names)]
+    # The model runs under Fabric, which returns what it gives in the type that is torch's default outside it
+    # (lightning 71aed75: _FabricModule.forward, HalfPrecision.convert_output).
+    floats = [w.op("cast", f"logits{i}.float", [name], dtype="float32") for i, name in enumerate(logits)]
+    w.ops.append({"release": logits})
     inputs = {"ids": {"shape": [batch, rows], "dtype": "int64"}, "cos": [rows, rotated], "sin": [rows, rotated]}
     total = None
-    for i, (name, part) in enumerate(zip(logits, parts)):
+    for i, (name, part) in enumerate(zip(floats, parts)):
         inputs[f"target{i}"] = {"shape": [batch * part], "dtype": "int64"}
         flat = w.op("reshape", f"flat{i}", [name], shape=[batch * part, vocab])
         loss = w.op("cross_entropy", f"loss{i}", [flat, f"target{i}"])
         total = loss if total is None else w.op("add", f"total{i}", [total, loss])
-    w.ops.append({"release": logits})  # the loop's list keeps them
+    w.ops.append({"release": floats})
     layers.append({"name": "loss", "ops": w.ops})
-    return {"family": "program", "parameters": parameters, "inputs": inputs, "layers": layers, "loss": total}
+    return {"family": "program", "parameters": parameters, "inputs": inputs, "layers": layers, "loss": total, "logits": floats}
 
 
 def cases(rows):
+    """Llama's rows twice: with the norms of the commit that the tables name, and with those that came a week later."""
     for row in rows:
         sizes = MODELS[row["model"]]
-        scenario = {"model": program(sizes, int(row["micro_batch"]), int(row["longest"])), "device": "a100-40gb",
-                    "allocator": {"kind": "cuda_caching", "capacity": "200 GiB"}}
-        yield Case(f"{row['model']}, micro-batch {row['micro_batch']}", float(row["GB"]), scenario,
-                   lambda result: result.allocated_peak / GB)
+        for wide in (False, True) if sizes[5] else (False,):
+            scenario = {"model": program(sizes, int(row["micro_batch"]), int(row["longest"]), wide), "device": "a100-40gb",
+                        "loop": {"logits_held": True},  # the loop's variable, a list
+                        "allocator": {"kind": "cuda_caching", "capacity": "200 GiB"}}
+            yield Case(f"{row['model']}, micro-batch {row['micro_batch']}{', norms in fp32' if wide else ''}",
+                       float(row["GB"]), scenario, lambda result: result.allocated_peak / GB,
+                       note="the code from 24 October 2023 on" if wide else "")
 
 
-TABLES = [Table("litgpt", "LitGPT's resource tables: LoRA on one A100", "median 6 %, no row above 10 % (3 % is not reached)",
-                "litgpt_lora.csv", cases, all_of(median_within(0.06), each_within(0.1)), unit="GB")]
+def check(lines):
+    """Llama's norms in bf16 leave 4 bytes a token, layer and column; everything else is within the rounding."""
+    narrow = [line for line in lines if line.case.name.startswith("Llama") and "fp32" not in line.case.name]
+    return each_within(0.05)(narrow) + each_within(0.003)([line for line in lines if line not in narrow])
+
+
+TABLES = [Table("litgpt", "LitGPT's resource tables: LoRA on one A100",
+                "0.3 %, Llama's norms in bf16 5 % (in fp32: 0.3 %)", "litgpt_lora.csv", cases,
+                check, unit="GB")]

@@ -251,7 +251,7 @@ struct Program {
   std::vector<TensorId> inputs;      // batch inputs, targets, masks, tables: live at the start
   TensorId loss = -1;                // backward starts here
   TensorId loss_gradient = -1;       // an input given as its gradient (out.backward(g)); -1: ones
-  TensorId logits = -1;              // held through backward when the loop says so; -1 without
+  std::vector<TensorId> logits;      // and what is returned beside: held through backward when the loop says so
   Flops model_flops;                 // textbook forward + backward without recompute (MFU)
   friend bool operator==(const Program&, const Program&) = default;
 };

@@ -34,6 +34,20 @@ struct Fsdp {
   friend bool operator==(const Fsdp&, const Fsdp&) = default;
 };
 
+/// How DeepSpeed's stages 2 and 3 are set, under the names of its section zero_optimization. Sizes are in elements.
+struct ZeroOptimization {
+  std::int64_t reduce_bucket_size = 500'000'000;  // gradients that are reduced together
+  bool contiguous_gradients = true;               // they lie in a buffer of that size
+  bool overlap_comm = false;                      // reduced (stage 3: gathered too) on a stream of their own
+  std::optional<DType> grad_accum_dtype;          // of the gradients a rank keeps; the parameters' when not given
+  std::int64_t stage3_prefetch_bucket_size = 50'000'000;
+  std::int64_t stage3_param_persistence_threshold = 100'000;  // so small ones stay whole
+  std::int64_t stage3_max_live_parameters = 1'000'000'000;
+  std::int64_t stage3_max_reuse_distance = 1'000'000'000;
+  std::int64_t sub_group_size = 1'000'000'000;  // of a rank's part, updated together
+  friend bool operator==(const ZeroOptimization&, const ZeroOptimization&) = default;
+};
+
 /// Degrees: how many ranks share each thing. 1 everywhere: one device.
 struct Shards {
   int tensor = 1;         // columns and rows of products (Shoeybi et al. 2019)
@@ -44,10 +58,15 @@ struct Shards {
   Sharding sharding = Sharding::none;
   bool distributed_optimizer = false;  // Megatron-LM's: states and master weights by data-parallel rank
   Fsdp fsdp;                           // where sharding is fsdp1 or fsdp2
+  ZeroOptimization zero;               // where it is zero2 or zero3
   friend bool operator==(const Shards&, const Shards&) = default;
 };
 constexpr bool gathers_units(const Shards& shards) {
   return shards.sharding == Sharding::fsdp1 || shards.sharding == Sharding::fsdp2;
+}
+
+constexpr bool is_deepspeed(const Shards& shards) {
+  return shards.sharding == Sharding::zero2 || shards.sharding == Sharding::zero3;
 }
 
 /// The least multiple of `multiple` that is no less than `count`: what padding makes divide.

@@ -19,7 +19,7 @@ struct Profile {
   std::string runtime = "ideal";  // ideal, reference, pytorch-1.13, pytorch-2.6
   std::string kernels = "ideal";  // ideal, reference, cpu-1.13, cpu-2.6, cuda-sm80, cuda-sm90, transformer-engine
   std::string model_code = "reference";  // reference, huggingface, megatron, torchtitan, llm.c
-  std::string loop = "plain";            // plain, huggingface, megatron, torchtitan
+  std::string loop = "plain";            // plain, huggingface, megatron, torchtitan, deepspeed
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 /// The preset of that name; nothing when there is none.
@@ -31,8 +31,8 @@ struct DTypes {
   std::optional<DType> gradients;       // the parameters' when not given
   std::optional<DType> main_gradients;  // fp32 buffers that exist before step 0
   std::optional<DType> master;          // a copy of the parameters in the optimizer
-  DType moments = DType::float32;
-  std::optional<DType> logits;  // the loss's copy of the logits
+  std::optional<DType> moments;         // not given: of the tensor that is updated, as torch.zeros_like makes them
+  std::optional<DType> logits;          // the loss's copy of the logits
   bool autocast = false;
   std::optional<DType> norms = {};  // weights of norms, used as they are; the parameters' when not given
   friend bool operator==(const DTypes&, const DTypes&) = default;
@@ -88,6 +88,7 @@ inline constexpr std::array<std::string_view, 4> fused_parts = {"norm", "rotary"
 
 struct Loop {
   bool logits_held = false;  // the program's variable keeps the logits through backward
+  bool cache_held = false;   // and each layer's keys and values beside: Hugging Face's outputs under use_cache
   int steps = 1;
   friend bool operator==(const Loop&, const Loop&) = default;
 };
@@ -99,8 +100,10 @@ struct Training {
   Optimizer optimizer;
   Batch batch;
   Loss loss;
-  /// Which transformers model code huggingface follows: 4.45 and before, 4.46 to 4.48, 4.49 and later.
+  /// Which transformers model code huggingface follows: up to 4.29, to 4.45, to 4.48, 4.49 and later.
   std::string transformers = "4.45";
+  /// Which PyTorch the kernels of CUDA and its optimizers are of: up to 1.10, to 2.0, later.
+  std::string pytorch = "2.6";
   /// Parts of the model that are a library's kernel (Unsloth, Liger) in place of its operators; of fused_parts.
   std::vector<std::string> fused;
   Lora lora;

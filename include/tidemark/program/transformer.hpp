@@ -75,10 +75,12 @@ struct TransformerSpec {
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn_hidden = 0, vocab = 0;
   std::int64_t max_positions = 0;
   double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
-  std::string activation;  // gelu, gelu_new (tanh form as separate ops or one kernel), silu, ...
-  bool gated_ffn = false;  // gate and up projections
-  bool rms_norm = false;   // else layer norm with bias
-  bool rotary = false;     // else learned positions
+  std::string activation;       // gelu, gelu_new (tanh form as separate ops or one kernel), silu, ...
+  bool gated_ffn = false;       // gate and up projections
+  bool rms_norm = false;        // else layer norm with bias
+  bool rotary = false;          // else learned positions
+  bool alibi = false;           // neither: scores have biases by distance (Press et al. 2022)
+  bool embedding_norm = false;  // between the embedding and the first block (Megatron-DeepSpeed, --embed-layernorm)
   bool tied_embeddings = false;
   bool qkv_bias = false, projection_bias = false, ffn_bias = false;
   bool qk_norm = false;  // norms on query and key heads (Qwen3)
@@ -108,6 +110,8 @@ std::int64_t parameter_count(const TransformerSpec& spec);
 std::int64_t active_parameter_count(const TransformerSpec& spec);
 /// Tokens; of a picture its patches and the class row.
 std::int64_t rows_of_a_sequence(const TransformerSpec& spec, const Training& training);
+/// Does a table of learned positions stand beside the words'?
+bool has_position_table(const TransformerSpec& spec);
 /// Does layer `number` (from 0) route to experts?
 bool has_experts(const TransformerSpec& spec, std::int64_t number);
 /// Rows of each routed expert of layer `number`, for `tokens` rows. Throws InputError past 2^63.

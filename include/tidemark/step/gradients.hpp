@@ -41,6 +41,9 @@ class Gradients {
   /// or its layout is not the leaf's.
   GradientId steal_or_clone(GradientId arriving, const Tensor& leaf, std::vector<GradientId>& late);
 
+  /// The same, as a leaf's .grad: the storage, with one hold that belongs to the caller.
+  StorageId settle(GradientId arriving, const Tensor& leaf);
+
  private:
   struct Object {
     StorageId storage = no_id;

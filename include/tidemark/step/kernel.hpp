@@ -121,10 +121,11 @@ struct OpView {
 
 using KernelRule = Kernel (*)(const OpView&);
 
-/// The rules of a profile's `kernels` axis, by op kind. Throws InputError for an unknown name.
+/// The rules of a profile's `kernels` axis, by op kind; on CUDA those of that PyTorch. Throws InputError for an unknown
+/// name.
 class KernelSet {
  public:
-  explicit KernelSet(const std::string& kernels);
+  explicit KernelSet(const std::string& kernels, const std::string& pytorch = "2.6");
   Kernel kernel(const Program& program, const ProgramOp& op) const;
 
  private:

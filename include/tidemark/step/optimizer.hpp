@@ -15,11 +15,12 @@ struct OptimizerHabits {
   bool device_scalars = false;      // numbers become 8-byte tensors with a 4-byte cast; Adam's step is a 4-byte tensor
   bool profiling_handle = false;    // 1.13: 4 and 288 bytes come and go in every step
   int adam_decays = 1;              // moments decayed by a scalar product: both in 1.13; 2.x interpolates the first
-  bool foreach_sum_is_new = false;  // 1.13's multi-tensor Adam adds epsilon into a second list
+  bool foreach_sum_is_new = false;  // multi-tensor Adam adds epsilon into a second list, up to 2.0
   ClippingForm clipping = ClippingForm::per_tensor;
+  bool states_first = false;  // made before the first step (DeepSpeed: stage_1_and_2.py, initialize_optimizer_states)
   friend bool operator==(const OptimizerHabits&, const OptimizerHabits&) = default;
 };
-OptimizerHabits optimizer_habits(const Profile& profile);
+OptimizerHabits optimizer_habits(const Training& training);
 
 /// Momentum, Adam and AdamW keep state from their first step on; it lives to the end.
 class OptimizerState {
@@ -49,6 +50,8 @@ class OptimizerState {
                   const std::vector<const State*>& states, std::vector<StorageId>& previous, int step);
   void emit_scalar(Emitter& emit);
   static void release_list(Emitter& emit, std::vector<StorageId>& list);
+  /// Optimizer state of a parameter of this type.
+  DType moment_dtype(DType parameter) const { return dtypes_.moments.value_or(dtypes_.master.value_or(parameter)); }
   bool is_adam() const { return optimizer_.kind == OptimizerKind::adam || optimizer_.kind == OptimizerKind::adamw; }
   Optimizer optimizer_;
   DTypes dtypes_;

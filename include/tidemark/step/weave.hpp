@@ -21,11 +21,19 @@ struct Transfers {
   double bandwidth = 0;       // B/s; 0 is not given
   bool free_outputs = false;  // Megatron's deallocate_pipeline_outputs
   bool blocking = false;      // a rank computes nothing while it sends: Megatron waits for each exchange
+  int per_node = 0;           // so many neighbouring ranks share a node; 0: all do
+  Nanos node_time;            // of each transfer between nodes, in place of the two above
+  double node_bandwidth = 0;
   /// Of micro-batches that turn from the last rank to the first one's next chunk, and back, the first of each group
   /// alone waits for its data. So the authors of zero-bubble schedules count interleaved 1F1B.
   bool first_of_group_waits = false;
   friend bool operator==(const Transfers&, const Transfers&) = default;
 };
+
+/// How long `bytes` take from one rank to another one.
+Nanos transfer_duration(const Transfers& transfers, int from, int to, Bytes bytes);
+/// The mean from each rank to the next, as programs that search for schedules measure it.
+Nanos mean_transfer(const Transfers& transfers, int ranks, Bytes bytes);
 
 /// `schedule` must be checked. `begins` gets, by step and rank, the first op of each pass of the rank's list and of
 /// what ends its step. Throws InputError where micro-batches run backward in another order than forward and the first

@@ -9,6 +9,8 @@
 
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/pipeline_schedule.hpp"
+#include "tidemark/plan/policy.hpp"
+#include "tidemark/program/outline.hpp"
 #include "tidemark/step/chunk.hpp"
 #include "tidemark/step/step.hpp"
 #include "tidemark/study/allocation.hpp"
@@ -24,6 +26,10 @@ struct StageChunks {
   PipelineSchedule schedule;
 };
 StageChunks lower_chunks(const Scenario& scenario);
+
+/// One chunk under a policy, and what a policy sees of it.
+ChunkStep lower_chunk(const Scenario& scenario, std::size_t chunk, const Policy& policy);
+Outline outline_of_chunk(const Scenario& scenario, std::size_t chunk);
 
 /// All stages, or one and what it waits for. `schedule` is that of `chunks`, or a fold of it; `begins` as of `weave`.
 Step weave_stages(const Scenario& scenario, const std::vector<ChunkStep>& chunks, const PipelineSchedule& schedule,

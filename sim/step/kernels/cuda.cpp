@@ -237,17 +237,30 @@ Kernel fused_cross_entropy(const OpView& op) {
 
 /// F.cross_entropy as one op: log-softmax (kept, by both of its nodes), then nll; backward has the saved tensor, the
 /// gradient of nll and the gradient of log-softmax at once.
-Kernel cross_entropy(const OpView& op) {
+Kernel chained_cross_entropy(const OpView& op, bool keeps_logits) {
   if (!op.op.attributes.implementation.empty()) return fused_cross_entropy(op);
   const std::int64_t n = elements(op.input(0));
   Draft k(op);
   const std::int32_t log_softmax = k.temp("log_softmax", bytes(op.input(0)));
   k.outputs();
   const std::int32_t weight = k.temp("total_weight", bytes_per_element(op.input(0).dtype));
-  k.run().save_temp(log_softmax).save_input(1).save_temp(weight);
+  k.run().save_temp(log_softmax);
+  if (keeps_logits) k.save_input(0);
+  k.save_input(1).save_temp(weight);
   k.backward();
   const std::int32_t nll_gradient = k.temp("nll_gradient", bytes(op.input(0)));
   k.gradient(0).run().free_temp(nll_gradient);
+  return k.other_flops(product(op, 6, n), product(op, 4, n)).finish();
+}
+
+Kernel cross_entropy(const OpView& op) { return chained_cross_entropy(op, false); }
+
+/// derivatives.yaml up to 1.10: `_softmax_backward_data(grad, result, dim, self)`, which needs but the type of `self`;
+/// from 1.11 on that is what it takes.
+Kernel softmax_keeping_both(const OpView& op) {
+  const std::int64_t n = elements(op.output(0));
+  Draft k(op);
+  k.outputs().run().save_output().save_input(0).backward().gradient(0).run();
   return k.other_flops(product(op, 6, n), product(op, 4, n)).finish();
 }
 
@@ -339,6 +352,12 @@ RuleTable cuda_rules() {
   rule(rules, OpKind::linear_cross_entropy) = linear_cross_entropy;
   rule(rules, OpKind::mse_loss) = mse_loss;
   return rules;
+}
+
+void set_torch_1_10_rules(RuleTable& rules) {
+  rule(rules, OpKind::softmax) = softmax_keeping_both;
+  rule(rules, OpKind::log_softmax) = softmax_keeping_both;
+  rule(rules, OpKind::cross_entropy) = [](const OpView& op) { return chained_cross_entropy(op, true); };
 }
 
 }  // namespace tidemark::kernels

@@ -27,6 +27,7 @@ TEST_CASE("axes: lists, ranges, and values that are no ranges") {
       {"in equal ratios", "k='1..1000 log 4'", {"1", "10", "100", "1000"}},
       {"in equal ratios, equal ones once", "k='1..4 log 10'", {"1", "2", "3", "4"}},
       {"in equal ratios of sizes", "k='1MB..16MB log 3'", {"1MB", "4MB", "16MB"}},
+      {"in equal ratios, the last as written", "k='1..1000000000000001 log 2'", {"1", "1000000000000001"}},
       {"subsets", "k={subsets: [a, b, c]}", {"[a]", "[b]", "[a, b]", "[c]", "[a, c]", "[b, c]", "[a, b, c]"}},
       {"subsets of a size", "k={subsets: [a, b, c], at_least: 2, at_most: 2}", {"[a, b]", "[a, c]", "[b, c]"}},
       {"the empty subset when asked for", "k={subsets: [a], at_least: 0}", {"[]", "[a]"}},
@@ -49,6 +50,7 @@ TEST_CASE("axes: what is no range is said to be none") {
                         {"from 0", "k='0..4 x2'"},
                         {"another rule", "k='1..4 step 2'"},
                         {"unlike units", "k='1MB..4GB by 1MB'"},
+                        {"a step of another unit", "k='1GB..2GB by 500MB'"},
                         {"decimals without a step", "k=0.5..2"},
                         {"one value in equal ratios", "k='1..4 log 1'"},
                         {"subsets of nothing", "k={subsets: []}"},
@@ -125,6 +127,9 @@ TEST_CASE("studies: products, zips and conditions") {
        "  policy.interval: 1..3\n  steps: 1..3\n"
        "  where:\n    - 1 + policy.interval * steps < 5\n    - policy.interval != steps\n",
        {"1: 1 2", "2: 1 3", "3: 2 1", "6: 3 1"}},
+      {"a difference",
+       "  policy.interval: [1, 2, 5]\n  steps: [1, 4]\n  where: policy.interval - steps == 1\n",
+       {"2: 2 1", "5: 5 4"}},
       {"words and sizes",
        "  policy.kind: [none, full]\n  budget: [1MB, 1MiB]\n  where:\n    - policy.kind == full\n    - budget > "
        "1000kB\n",

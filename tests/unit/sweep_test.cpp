@@ -75,6 +75,25 @@ TEST_CASE("sweep: the front is what nothing beats, equal points together") {
   CHECK(column(kinds, "pareto") == "1 1 1 0");
 }
 
+TEST_CASE("sweep: where nothing takes time, the front is of peak and FLOPs, resumed too") {
+  const TextFile file("sweep_test.yaml",
+                      "model: {family: chain, layers: 12, layer_activation: 100MB, boundary: 10MB, forward_flops: 1 "
+                      "GFLOP}\nsweep: {policy.kind: [none, full, whole]}\n");
+  const Study study = read_study(file.path, {});
+  const std::string whole = csv(study);
+  CHECK(column(whole, "time_step_ns") == "0 0 0");
+  CHECK(column(whole, "pareto") == "1 1 0");
+  const TextFile part("sweep_test_part.csv", csv(study, {.limit = 1}));
+  CHECK(csv(study, {.resume = part.path}) == whole);
+}
+
+TEST_CASE("sweep: a limit counts rows, not places of the grid") {
+  const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: 1..12, where: policy.interval > 6}"));
+  const Study study = read_study(file.path, {});
+  const TextFile part("sweep_test_part.csv", csv(study, {.limit = 1}));
+  CHECK(column(csv(study, {.limit = 3, .resume = part.path}), "index") == "6 7 8");
+}
+
 TEST_CASE("sweep: a point that fails is a row with its error") {
   const TextFile file("sweep_test.yaml", chain_study("100MB", "{steps: [1, 0, 2]}"));
   const Study study = read_study(file.path, {});
@@ -147,11 +166,35 @@ TEST_CASE("sweep: the CSV of another study is refused") {
   CHECK(mistake(study, {.resume = "no_such.csv"}).find("cannot be read") != std::string::npos);
 }
 
+TEST_CASE("sweep: a resumed file is asked for its first, middle and last row's figures, and for errors") {
+  const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: 1..9}"));
+  const Study study = read_study(file.path, {});
+  const std::string whole = csv(study);
+  for (const int row : {1, 5, 9}) {
+    CAPTURE(row);
+    std::size_t begin = 0;
+    for (int line = 0; line < row; ++line) begin = whole.find('\n', begin) + 1;
+    std::string forged = whole;
+    char& digit = forged[forged.find("0000000,", begin)];  // of the row's peak
+    digit = '1';
+    const TextFile part("sweep_test_part.csv", forged);
+    CHECK(mistake(study, {.resume = part.path}).starts_with("sweep_test_part.csv:" + std::to_string(row + 1) + ":"));
+  }
+  const TextFile failing("sweep_test2.yaml", chain_study("100MB", "{steps: [0, 1]}"));
+  std::string forged = csv(read_study(failing.path, {}));
+  forged.replace(forged.find("positive"), 8, "negative");
+  const TextFile part("sweep_test_part.csv", forged);
+  CHECK(mistake(read_study(failing.path, {}), {.resume = part.path}).find("error 'steps=0") != std::string::npos);
+}
+
 TEST_CASE("sweep: more than 1e9 points are refused with their number") {
   const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: 1..100000, steps: 1..100000}"));
   const Study study = read_study(file.path, {});
   CHECK(mistake(study, {}).find("has 10000000000 points") != std::string::npos);
   CHECK(mistake(study, {.limit = 2}).empty());
+  const TextFile most("sweep_test2.yaml", chain_study("100MB", "{policy.interval: 1..10000, steps: 1..100000}"));
+  const std::atomic<bool> stop = true;
+  CHECK(mistake(read_study(most.path, {}), {.stop = &stop}).empty());
 }
 
 TEST_CASE("sweep: conditions that leave no point are refused") {

@@ -84,7 +84,7 @@ void ProgramLowering::emit_optimizer() {
   const bool updates = training_.optimizer.kind != OptimizerKind::none;
   const bool replicas = updates && !units_ && state_ranks(shards) > 1;  // units have exchanged theirs in backward
   const bool divided = !flat_.empty();
-  if (replicas && !partition_)
+  if (replicas && !partition_ && !buckets_)
     exchange_with_replicas(divided ? "reduce_scatter" : "all_reduce", "gradients", of_gradients);
   const bool copies = shards.sharding == Sharding::zero1 || partition_;
   const StorageId wide = updates && copies ? emit_wide_gradients(owned, Bytes{owned_gradients}) : none;

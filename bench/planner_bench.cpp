@@ -6,7 +6,8 @@
 //   writes         revolve: our time in units of writing the sequence's text alone
 //   commands/s     log entries that online eviction runs under half the memory; runs and evictions are moves/s
 //   replays        online eviction: our time in units of replaying the schedule that it chose
-//   of_cbc         search: our CPU time in that of the integer program; gap_percent is then above its optimum
+//   of_cbc         search: our CPU time in that of the integer program; gap_percent is then above its optimum (below 0:
+//                  other shapes of schedule are cheaper)
 //   gap_percent    cost above the bound: of the integer program after half a second, of the search in a minute
 #include <benchmark/benchmark.h>
 
@@ -17,8 +18,10 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "support/whole_steps.hpp"
 #include "tidemark/study/checkmate.hpp"
 #include "tidemark/study/dag_bound.hpp"
 #include "tidemark/study/dag_search.hpp"
@@ -166,26 +169,61 @@ void checkmate_33_rows(benchmark::State& state) {
 }
 BENCHMARK(checkmate_33_rows)->Arg(3)->Arg(6)->Arg(9)->Arg(12)->Iterations(1)->UseRealTime()->Unit(benchmark::kSecond);
 
-/// Linear steps of so many layers within so many bytes: 1,500 decodings.
-void search_against_cbc(benchmark::State& state) {
+/// Our CPU time in CBC's, and what we found above its optimum, after so many decodings.
+void against_cbc(benchmark::State& state, const Dag& dag, std::int64_t budget, std::int64_t decodings,
+                 const std::string& name = "") {
   if (!has_linear_solver()) return state.SkipWithError("no CBC");
-  const Dag dag = mixed_chain(static_cast<int>(state.range(0)));
-  std::vector<std::int32_t> order(dag.cost.size());
-  std::iota(order.begin(), order.end(), 0);
-  const std::int64_t low = widest_row(dag), budget = low + (measure(dag, order)->peak - low) * state.range(1) / 100;
   const double begin = cpu();
   const CheckmateAnswer exact = checkmate(dag, budget, 20);
   const double theirs = cpu() - begin;
   DagSearchAnswer found;
-  const double ours = measured(state, [&] { found = search_dag(dag, budget, {1'500, dag.total(), nullptr}); });
+  const double ours = measured(state, [&] { found = search_dag(dag, budget, {decodings, dag.total(), nullptr}); });
   state.counters["cbc_s"] = theirs;
   state.counters["of_cbc"] = ours / theirs;
-  state.SetLabel(exact.is_proven ? "" : "CBC did not end");
+  state.SetLabel(name + (exact.is_proven ? "" : ", CBC did not end"));
   if (found.schedule && exact.schedule)
     state.counters["gap_percent"] =
         100.0 * static_cast<double>(found.schedule->cost) / static_cast<double>(exact.schedule->cost) - 100;
 }
+
+/// Linear steps of so many layers within so many bytes: 1,500 decodings.
+void search_against_cbc(benchmark::State& state) {
+  const Dag dag = mixed_chain(static_cast<int>(state.range(0)));
+  std::vector<std::int32_t> order(dag.cost.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t low = widest_row(dag);
+  against_cbc(state, dag, low + (measure(dag, order)->peak - low) * state.range(1) / 100, 1'500);
+}
 BENCHMARK(search_against_cbc)->ArgsProduct({{5, 8, 10}, {20, 40, 60}})->Unit(benchmark::kMillisecond);
+
+struct Published {
+  std::string name;
+  Dag dag;
+  std::int64_t budget;
+};
+
+/// Every published row that has an optimum (tests/oracle/data/planners).
+std::vector<Published> published() {
+  const std::string folder = PLANNER_DATA;
+  std::map<std::string, Dag> dags;
+  for (const test::Row& row : test::table(folder + "/dags.csv"))
+    dags[row.at("graph")] = make_dag(test::whole_step(row), false);
+  std::vector<Published> out;
+  for (const test::Row& row : test::table(folder + "/dag_optima.csv"))
+    if (!row.at("optimum").empty())
+      out.push_back(
+          {row.at("graph") + " in " + row.at("budget"), dags.at(row.at("graph")), std::stoll(row.at("budget"))});
+  return out;
+}
+
+/// By the row's number: 300 decodings, as many as the tests give it.
+void search_on_published(benchmark::State& state) {
+  static const std::vector<Published> rows = published();
+  const auto i = static_cast<std::size_t>(state.range(0));
+  if (i >= rows.size()) return state.SkipWithError("no such row");
+  against_cbc(state, rows[i].dag, rows[i].budget, 300, rows[i].name);
+}
+BENCHMARK(search_on_published)->DenseRange(0, 52)->Unit(benchmark::kMillisecond);
 
 /// A decoder of 89 blocks, 14 ops each, with a gradient of each op: 2,494 rows. Bytes of GPT-3 at one sequence of 2,048
 /// tokens; times of products at 300 TFLOP/s, of all else at 2 TB/s.
@@ -273,6 +311,7 @@ void search_2494_rows(benchmark::State& state) {
   std::iota(order.begin(), order.end(), 0);
   const std::int64_t low = widest_row(dag), high = measure(dag, order)->peak;
   const std::int64_t budget = low + (high - low) / 20 * state.range(0);
+  state.counters["budget_bytes"] = static_cast<double>(budget);
   double gap = -1;
   for (auto _ : state) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -15,8 +15,8 @@ import tempfile
 from harness import ROOT, Tally, run
 
 VALIDATE = ROOT / "tools/validate"
-QUICK = [word for name in ("megatron-ci", "megatron-births", "llmc-cpu", "llmc-gpu", "lomo", "fms", "liger",
-                           "bert-large", "orders") for word in ("--table", name)]
+QUICK = [word for name in ("megatron-ci", "megatron-births", "llmc-cpu", "llmc-gpu", "megatron-stages",
+                           "megatron-stage-births", "simumax", "lomo", "fms", "liger", "bert-large", "orders") for word in ("--table", name)]
 
 
 def main():

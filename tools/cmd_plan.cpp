@@ -28,15 +28,21 @@ std::string gap(Int128 value, Int128 bound) {
 
 std::string bound_line(const PlanAnswer& answer) {
   const LowerBound& bound = answer.bound;
-  if (bound.proof.empty() || answer.best->method == "none") return "";
-  const bool timed = bound.time.count > 0;
-  if (!timed && bound.recompute.count == 0) return "";
-  std::string out = timed ? "# no plan that fits takes less than " + pretty(bound.time)
-                          : "# no plan that fits recomputes less than " + pretty(bound.recompute) + " a micro-batch";
-  out += " (" + bound.proof + ")";
-  if (bound.is_tight) return out + ": this one is optimal\n";
-  if (timed) out += ": at most " + gap(answer.best->cost.time.count, bound.time.count) + " to gain";
-  return out + "\n";
+  const PlanCost& cost = answer.best->cost;
+  if (answer.best->method == "none") return "# nothing runs again: this one is optimal\n";
+  std::string out = "# no plan that fits ", to_gain;
+  if (bound.time.count > 0) {
+    out += "takes less than " + pretty(bound.time);
+    to_gain = gap(cost.time.count, bound.time.count);
+  } else if (answer.without.total.count > 0) {
+    out += "recomputes less than " + pretty(bound.recompute);
+    to_gain = gap(cost.total.count, answer.without.total.count + bound.recompute.count) + " of the FLOPs";
+  } else {
+    out += "runs fewer than " + std::to_string(bound.recomputes) + " ops again";
+    to_gain = std::to_string(cost.recomputes - bound.recomputes);
+  }
+  out += " (" + bound.proof + "): ";
+  return out + (bound.is_tight ? "this one is optimal" : "at most " + to_gain + " to gain") + "\n";
 }
 
 std::string list(const std::vector<std::string>& names) {
@@ -64,10 +70,13 @@ std::string in_words(const PlanAnswer& answer, Bytes budget) {
   return out + "# " + std::to_string(answer.simulations) + " plans simulated\n";
 }
 
-std::string nothing_fits(const PlanAnswer& answer, Bytes budget) {
+/// `framework`: whose words alone were searched; "" is none.
+std::string nothing_fits(const PlanAnswer& answer, Bytes budget, const std::string& framework) {
   constexpr std::size_t most = 8;
   const Nearest& nearest = answer.nearest;
-  const std::string which = nearest.peak <= budget ? "no plan of this method fits " : "no plan fits ";
+  const std::string which = !framework.empty()       ? "nothing that " + framework + " can say fits "
+                            : nearest.peak <= budget ? "no plan of this method fits "
+                                                     : "no plan fits ";
   std::string out = which + pretty(budget) + ": the lowest peak of " + std::to_string(answer.simulations) +
                     " simulated plans is " + pretty(nearest.peak) + " (" + to_string(nearest.peak) + " B)\n";
   if (!nearest.op.empty()) out += "it is reached in " + nearest.op + ", where these are alive:\n";
@@ -76,6 +85,13 @@ std::string nothing_fits(const PlanAnswer& answer, Bytes budget) {
   if (nearest.alive.size() > most) out += "  and " + std::to_string(nearest.alive.size() - most) + " more\n";
   for (const std::string& note : answer.notes) out += note + "\n";
   return out;
+}
+
+/// Whether it is the framework's words that keep a plan from fitting.
+std::string outside_words(const PlanAnswer& free) {
+  if (!free.best) return "no plan that was found without its words fits either\n";
+  return "without its words, \"" + free.best->words + "\" fits: peak " + pretty(free.best->cost.peak) +
+         "; plan without --express writes it\n";
 }
 
 /// What it costs that the framework cannot say more.
@@ -136,14 +152,17 @@ int plan_command(const PlanOptions& options) {
   *scenario.budget -= scenario.device.non_torch;  // the plan has what is left
   if (scenario.pipeline) return plan_stages(scenario, options);
   const PlanAnswer answer = find_plan(scenario, *scenario.budget, settings);
-  if (!answer.best) {
-    print(nothing_fits(answer, *scenario.budget));
-    return exit_no;
-  }
+  std::optional<PlanAnswer> free;  // of the framework's words
   if (!options.express.empty()) {
     settings.express.clear();
-    const PlanAnswer free = find_plan(scenario, *scenario.budget, settings);
-    print(in_words(answer, *scenario.budget) + price(answer, free) + answer.best->express + "\n");
+    free = find_plan(scenario, *scenario.budget, settings);
+  }
+  if (!answer.best) {
+    print(nothing_fits(answer, *scenario.budget, options.express) + (free ? outside_words(*free) : ""));
+    return exit_no;
+  }
+  if (free) {
+    print(in_words(answer, *scenario.budget) + price(answer, *free) + answer.best->express + "\n");
     return exit_yes;
   }
   const Proposal& best = *answer.best;

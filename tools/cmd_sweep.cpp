@@ -26,7 +26,7 @@ class Progress {
  public:
   /// What an earlier sweep did says nothing of the rate.
   void show(std::int64_t done, std::int64_t all, std::int64_t before) {
-    if (isatty(STDERR_FILENO) == 0) return;
+    if (!on_terminal_) return;
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
     if (done < all && seconds < shown_ + 0.1) return;
     shown_ = seconds;
@@ -39,6 +39,7 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
+  const bool on_terminal_ = isatty(STDERR_FILENO) != 0;
   Clock::time_point start_ = Clock::now();
   double shown_ = -1;  // seconds after the start
 };

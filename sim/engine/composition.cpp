@@ -23,6 +23,7 @@ Stretch compose(const Stretch& first, const Stretch& second) {
 }
 
 Stretch power(const Stretch& stretch, std::uint64_t times) {
+  if (times == 1) return stretch;  // most are
   Stretch all;
   Stretch square = stretch;
   for (;; square = compose(square, square)) {

@@ -267,15 +267,30 @@ class Megatron {
       out.add("tensor", tensor);
       out.add_if(settings_.flag("sequence-parallel"), "sequence", "true");
     }
+    add_context(out);
     add_stages(out);
     if (settings_.flag("use-distributed-optimizer")) {
       out.add("distributed_optimizer", "true");
       out_.notes.emplace_back("the optimizer's states are divided among replicas; set parallel.data to their number");
     }
-    for (const std::string_view name : {"context-parallel-size", "expert-model-parallel-size"})
-      if (const std::int64_t degree = settings_.integer(name, 1); degree > 1)
-        out_.unused.push_back(fmt::format("--{}: {} (not simulated)", name, degree));
+    if (const std::int64_t degree = settings_.integer("expert-model-parallel-size", 1); degree > 1)
+      out_.unused.push_back(fmt::format("--expert-model-parallel-size: {} (not simulated)", degree));
     return out;
+  }
+
+  /// The kernels that divide a sequence are fused ones, of 16 bit.
+  void add_context(FlowBlock& out) {
+    const std::int64_t context = settings_.integer("context-parallel-size", 1);
+    const std::string exchange = settings_.text("cp-comm-type", "p2p");
+    if (context == 1) return;
+    const bool fused = settings_.text("attention-backend", "auto") != "unfused";
+    if (fused && (settings_.flag("bf16") || settings_.flag("fp16")))
+      out.add("context", context);
+    else
+      out_.unused.push_back(
+          fmt::format("--context-parallel-size: {} (not simulated without fused attention)", context));
+    if (exchange != "p2p")
+      out_.unused.push_back(fmt::format("--cp-comm-type: {} (keys go round, as with p2p)", exchange));
   }
 
   void add_stages(FlowBlock& out) {

@@ -12,6 +12,7 @@ using Type = ValueType;
 using Names = std::vector<std::string_view>;
 
 const Names float_types = {"float32", "bfloat16", "float16", "float8"};
+const Names float_types_or_none = {"none", "float32", "bfloat16", "float16", "float8"};
 
 Block scenario_block() {
   return {
@@ -203,9 +204,12 @@ std::vector<Block> setting_blocks() {
         {"compute", Type::dtype, "float32", "Activations.", float_types},
         {"autocast", Type::dtype, "none", "Activations under autocast, weights kept as they are.", float_types},
         {"gradients", Type::dtype, "parameters", "Gradients of the weights.", float_types},
-        {"main_gradients", Type::dtype, "none", "Buffers that exist before step 0.", float_types},
-        {"master", Type::dtype, "none", "A copy of the weights in the optimizer.", float_types},
-        {"moments", Type::dtype, "float32", "Optimizer state.", float_types},
+        {"main_gradients", Type::dtype, "none; with loop megatron see above",
+         "Buffers that exist before step 0 and take the gradients' place.", float_types_or_none},
+        {"master", Type::dtype, "none; with loop megatron see above", "A copy of the weights in the optimizer.",
+         float_types_or_none},
+        {"moments", Type::dtype, "master, or each weight's own",
+         "Optimizer state; Megatron-LM's and llm.c's is float32.", float_types},
         {"logits", Type::dtype, "the model code's", "The loss's copy of the logits.", float_types},
         {"norms", Type::dtype, "parameters", "Weights of norms, used as they are.", float_types}}},
       {"optimizer",

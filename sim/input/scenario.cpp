@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 
+#include "dtype_block.hpp"
 #include "optimizer_block.hpp"
 #include "tidemark/input/caching_settings.hpp"
 #include "tidemark/input/config_file.hpp"
@@ -152,24 +153,9 @@ class ScenarioReader {
 
   void read_dtypes() {
     const auto map = sub("dtype");
-    if (!map) return;
-    DTypes& dtypes = out_.training.dtypes;
-    dtypes.parameters = map->get("parameters", dtype, dtypes.parameters);
-    dtypes.compute = map->get("compute", dtype, dtypes.parameters);
-    if (const auto autocast = map->optional("autocast")) {
-      const DType cast = dtype(*autocast);
-      if (map->has("compute") && cast != dtypes.compute) autocast->fail("'autocast' contradicts 'compute'");
-      dtypes.autocast = true;
-      dtypes.compute = cast;
-    }
-    for (const auto& [key, member] : std::array<std::pair<std::string_view, std::optional<DType> DTypes::*>, 5>{
-             {{"gradients", &DTypes::gradients},
-              {"main_gradients", &DTypes::main_gradients},
-              {"master", &DTypes::master},
-              {"logits", &DTypes::logits},
-              {"norms", &DTypes::norms}}})
-      if (const auto field = map->optional(key)) dtypes.*member = dtype(*field);
-    dtypes.moments = map->get("moments", dtype, dtypes.moments);
+    if (map) out_.training.dtypes = read_dtype_block(*map);
+    if (const auto optimizer = sub("optimizer"))
+      if (choice(optimizer->require("kind")) != "none") keep_framework_states(map ? &*map : nullptr, out_.training);
   }
 
   void read_optimizer() {

@@ -98,6 +98,7 @@ class ShardReader {
   /// Each rank takes a chunk from the front of a sequence and one from its end, so that causal attention is balanced.
   void check_context() const {
     if (out_.context == 1) return;
+    if (spec_->image.size > 0) map_.optional("context")->fail("'context' divides sequences of tokens, not pictures");
     if (training_.batch.sequence % (std::int64_t{2} * out_.context) != 0)
       map_.optional("context")->fail(
           fmt::format("a sequence of {} does not divide into the two chunks a rank that context {} makes; expected a "
@@ -149,7 +150,7 @@ class ShardReader {
     for (const auto& [key, asked] : {std::pair("main_gradients", training_.dtypes.main_gradients.has_value()),
                                      std::pair("master", training_.dtypes.master.has_value())})
       if (asked)
-        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; leave dtype.{} out",
+        sharding.fail(fmt::format("'{}' shards parameters, gradients and states, but no {}; expected dtype.{} none",
                                   sharding.value->text, key, key));
   }
 
@@ -204,15 +205,30 @@ class ShardReader {
     return "";
   }
 
+  /// Ranks pass keys and values around inside Transformer Engine's attention (TEDotProductAttention alone has
+  /// cp_group).
+  std::string unsimulated_context() const {
+    const std::string& kernels = training_.profile.kernels;
+    if (!megatron()) return fmt::format("model_code {}; with megatron it is", training_.profile.model_code);
+    if (training_.profile.loop != "megatron")
+      return fmt::format("loop {}; with megatron it is", training_.profile.loop);
+    if (kernels != "transformer-engine") return fmt::format("kernels {}; with transformer-engine it is", kernels);
+    if (!spec_->causal) return "encoders";
+    if (spec_->attention != "flash" && spec_->attention != "fused")
+      return fmt::format("attention {}; with flash and fused it is", spec_->attention);
+    if (spec_->latent.kv_rank > 0 && spec_->attention == "flash")
+      return "latent attention with flash; with fused it is";
+    if (training_.dtypes.compute == DType::float32) return "attention in float32, which those kernels do not have";
+    if (training_.lora.rank > 0) return "adapters";
+    return "";
+  }
+
   void refuse_unsimulated() const {
+    if (const std::string what = unsimulated_context(); out_.context > 1 && !what.empty())
+      map_.optional("context")->fail("'context' above 1 is not simulated for " + what);
     if (const std::string what = unsimulated_tensor(); out_.tensor > 1 && !what.empty())
       map_.optional("tensor")->fail("'tensor' above 1 is not simulated for " + what);
-    for (const auto& [key, asked] :
-         std::array<std::pair<std::string_view, bool>, 2>{{{"context", out_.context > 1}, {"expert", out_.expert > 1}}})
-      if (asked) {
-        const Field field = *map_.optional(key);
-        field.fail(fmt::format("'{}' {} is not simulated yet", key, field.value->text));
-      }
+    if (out_.expert > 1) map_.optional("expert")->fail("'expert' above 1 is not simulated yet");
     if (out_.data > 1 && training_.optimizer.in_backward)
       map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
     if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none && !by_hooks_)

@@ -56,7 +56,7 @@ void YamlMap::unknown_key(const DocNode& key) const {
 
 std::optional<Field> YamlMap::optional(std::string_view key) const {
   const Key* known = block_->find(key);
-  check(known != nullptr, fmt::format("the table of {} lacks the key '{}'", title(*block_), key));
+  if (known == nullptr) throw InternalError(fmt::format("the table of {} lacks the key '{}'", title(*block_), key));
   const DocPtr value = node_->find(key);
   return value ? std::optional(Field{known, value}) : std::nullopt;
 }

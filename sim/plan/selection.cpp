@@ -106,18 +106,23 @@ bool is_view(const OutlineOp& op) { return op.kind == "view" || op.kind == "spli
 
 void check_patterns(const std::vector<std::string>& patterns, const Outline& outline,
                     const std::vector<std::int32_t>& layers) {
-  std::vector<bool> used(patterns.size(), false);
-  std::set<std::string> kinds;
-  std::set<std::string> names;
+  const auto ops_of = [&](std::int32_t layer) -> const std::vector<OutlineOp>& {
+    return outline.layers[static_cast<std::size_t>(layer)].ops;
+  };
+  const auto unused = std::ranges::find_if(patterns, [&](const std::string& pattern) {
+    return std::ranges::none_of(layers, [&](std::int32_t layer) {
+      return std::ranges::any_of(ops_of(layer),
+                                 [&](const OutlineOp& op) { return matches(without_count(pattern), op); });
+    });
+  });
+  if (unused == patterns.end()) return;
+  const std::string& pattern = *unused;
+  std::set<std::string> kinds, names;
   for (const std::int32_t layer : layers)
-    for (const OutlineOp& op : outline.layers[static_cast<std::size_t>(layer)].ops) {
+    for (const OutlineOp& op : ops_of(layer)) {
       kinds.insert(op.kind);
       add_components(op.name, names);
-      for (std::size_t i = 0; i < patterns.size(); ++i) used[i] = used[i] || matches(without_count(patterns[i]), op);
     }
-  const auto unused = std::ranges::find(used, false);
-  if (unused == used.end()) return;
-  const std::string& pattern = patterns[static_cast<std::size_t>(unused - used.begin())];
   std::vector<std::string> known(kinds.begin(), kinds.end());
   known.insert(known.end(), names.begin(), names.end());
   for (const Group& group : groups()) known.emplace_back(group.name);

@@ -56,8 +56,9 @@ Decoder::Decoder(const TransformerSpec& the_spec, const Training& the_training)
       compute(training.dtypes.compute),
       tensor_ranks(training.shards.tensor),
       divides_tokens(training.shards.sequence),
+      context_ranks(training.shards.context),
       batch(training.batch.size),
-      sequence(rows_of_a_sequence(spec, training)),
+      sequence(rows_of_a_sequence(spec, training) / context_ranks),
       query_width(heads_width(spec.heads, spec.head_dim)),
       kv_width(heads_width(spec.kv_heads, spec.head_dim)),
       value_dim(spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim),
@@ -103,6 +104,8 @@ TensorId Decoder::weight(std::string_view part, Shape shape) {
   const bool of_norm = training.dtypes.norms && part.find("norm") != std::string_view::npos;
   const DType dtype = of_norm ? *training.dtypes.norms : training.dtypes.parameters;
   weights.push_back(name(part));
+  const bool adapted = training.lora.rank > 0 && trains(part);  // PEFT's ModulesToSaveWrapper keeps the original
+  if (adapted) program.buffer(name(part) + ".original", shape, dtype);
   const TensorId parameter = program.parameter(name(part), std::move(shape), dtype, trains(part));
   return training.dtypes.autocast || of_norm ? parameter : cast(std::string(part) + ".cast", parameter, compute);
 }

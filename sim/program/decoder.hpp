@@ -38,7 +38,8 @@ struct Decoder {
   DType compute;
   int tensor_ranks = 1;
   bool divides_tokens = false;  // among them, between products
-  std::int64_t batch = 1, sequence = 1;
+  int context_ranks = 1;
+  std::int64_t batch = 1, sequence = 1;         // of this rank: its own tokens of each sequence
   std::int64_t query_width = 0, kv_width = 0;   // heads x head_dim
   std::int64_t value_dim = 0, value_width = 0;  // of a head, of all query heads side by side
   std::int64_t rotary_dim = 0;                  // so much of a head is rotated

@@ -208,6 +208,7 @@ TensorId fused_core(Decoder& d, Heads& heads) {
   attributes.heads = d.spec.heads;
   attributes.kv_heads = d.tensor(heads.k).shape[1];
   attributes.head_dim = d.spec.head_dim;
+  attributes.ranks = d.context_ranks;  // that pass keys and values around
   const TensorId out =
       d.program.op_strided(OpKind::attention, d.name("attention.core_attn.attention"), {heads.q, heads.k, heads.v},
                            {d.batch, d.spec.heads, d.sequence, width}, strides, d.compute, attributes);

@@ -214,7 +214,8 @@ Ids megatron_batch(Decoder& d, std::vector<TensorId>& locals) {
     d.labels = d.batch_input("labels", tokens, DType::int64);
     d.loss_mask = d.batch_input("loss_mask", tokens, DType::float32);
   }
-  d.mask = d.batch_input("attention_mask", {d.batch, 1, d.sequence, d.sequence}, DType::boolean);
+  const std::int64_t keys = d.sequence * d.context_ranks;  // get_batch_on_this_cp_rank divides the mask by its rows
+  d.mask = d.batch_input("attention_mask", {d.batch, 1, d.sequence, keys}, DType::boolean);
   ids.positions = d.batch_input("position_ids", tokens, DType::int64);
   locals.insert(locals.end(), {ids.tokens, ids.positions, d.labels, d.mask});
   return ids;
@@ -406,11 +407,12 @@ TransformerChunk make_transformer_chunk(const TransformerSpec& spec, const Train
   std::vector<TensorId> locals;
   TensorId x = starts ? embed(d, token_table, locals) : receive(d, ends, token_table, locals);
   if (!starts) out.input = x;
+  if (starts != ends && d.spec.tied_embeddings && d.spec.head == "lm") out.shared_table = token_table;
   for (std::int64_t i = range.first; i < range.first + range.count; ++i) x = block(d, i, x);
   out.program = ends ? with_head(d, x, token_table, locals) : without_head(d, x, locals);
   // Ranks that share tensors share the work.
   const Flops whole = model_flops(whole_spec, training);
-  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers / d.tensor_ranks};
+  out.program.model_flops = Flops{whole.count * range.count / d.spec.layers / d.tensor_ranks / d.context_ranks};
   return out;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tidemark/report/stages.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -21,22 +23,29 @@ Nanos outside(const std::vector<OpSpan>& comm, const std::vector<OpSpan>& comput
 
 }  // namespace
 
-CollectiveFigures collective_figures(const Step& step, const Timeline& timeline) {
+/// On the compute stream the rank waits for them; on the comm stream they may hide behind what is computed.
+CollectiveFigures collective_figures(const Step& step, const Timeline& timeline, std::int16_t rank,
+                                     const std::vector<std::int32_t>& stands_for) {
   CollectiveFigures out;
-  if (step.ranks > 1) return out;
   std::vector<OpSpan> comm, compute;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
     const StepOp& op = step.ops[i];
     const OpSpan& span = timeline.ops[i];
-    if (op.step + 1 != step.steps || span.start == OpSpan::never_ran) continue;
-    if (op.stream == Stream::compute) compute.push_back(span);
-    if (op.stream != Stream::comm) continue;
-    comm.push_back(span);
-    ++out.count;
-    out.received += op.moved;
-    out.busy += span.end - span.start;
+    if (op.rank != rank || op.step + 1 != step.steps || span.start == OpSpan::never_ran) continue;
+    const bool exchanges = op.kind == OpKind::collective;
+    if (op.stream == Stream::compute && !exchanges) compute.push_back(span);
+    if (!exchanges) continue;
+    const std::int64_t count = times(stands_for, i);
+    const Nanos length = span.end - span.start;
+    out.count += static_cast<std::size_t>(count);
+    out.received += Bytes{count * op.moved.count};
+    out.busy += count * length;
+    if (op.stream == Stream::comm)
+      comm.push_back(span);
+    else
+      out.exposed += count * length;
   }
-  out.exposed = outside(comm, compute);
+  out.exposed += outside(comm, compute);
   return out;
 }
 

@@ -183,6 +183,7 @@ void write_pipeline(JsonWriter& out, const PipelineFigures& pipeline) {
     out.name("peak_layer", stage.peak.layer);
     out.member("peak_phase", to_string(stage.peak.phase));
     out.member("in_flight", stage.in_flight);
+    if (stage.without_copies) out.member("peak_without_copies_bytes", *stage.without_copies);
     out.member("span_ns", stage.span);
     out.member("busy_ns", stage.busy);
     out.member("exposed_transfer_ns", stage.exposed);

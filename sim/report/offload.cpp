@@ -63,7 +63,7 @@ std::vector<HostEvent> host_events(const Step& step, const Timeline& timeline) {
   }
   std::ranges::sort(out, {}, [&](const HostEvent& e) {
     const HostBlock& block = step.host[e.block];
-    return std::tuple(e.time, e.is_alloc ? block.out : block.back, !e.is_alloc);
+    return std::tuple(e.time, e.is_alloc ? block.out : block.back, !e.is_alloc, e.block);
   });
   std::vector<Bytes> held(static_cast<std::size_t>(step.ranks));
   for (HostEvent& event : out) {
@@ -74,6 +74,32 @@ std::vector<HostEvent> host_events(const Step& step, const Timeline& timeline) {
   }
   return out;
 }
+
+namespace {
+
+Nanos waits_for_copies(const Step& step, const Timeline& timeline, int rank) {
+  std::vector<OpId> recorder(step.events, no_id);
+  for (const Instruction& at : step.instructions)
+    if (at.what == Do::record) recorder[at.index] = at.op;
+  Nanos out, done, copied, others;  // until when the next op on the compute stream waits, for what
+  for (const Instruction& at : step.instructions) {
+    const StepOp& op = step.ops[at.op];
+    if (op.rank != rank || op.step + 1 != step.steps || at.stream != Stream::compute) continue;
+    if (at.what == Do::wait) {
+      const StepOp& from = step.ops[recorder[at.index]];
+      const bool copies = from.stream == Stream::copy_out || from.stream == Stream::copy_in;
+      Nanos& until = copies ? copied : others;
+      until = std::max(until, timeline.ops[recorder[at.index]].end);
+    } else if (at.what == Do::compute && timeline.ops[at.index].start != OpSpan::never_ran) {
+      out += std::max(Nanos{}, copied - std::max(done, others));
+      done = timeline.ops[at.index].end;
+      copied = others = {};
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 OffloadFigures offload_figures(const Step& step, const Timeline& timeline, int rank) {
   OffloadFigures out;
@@ -94,6 +120,7 @@ OffloadFigures offload_figures(const Step& step, const Timeline& timeline, int r
     if (op.rank == rank && op.step + 1 == step.steps) out.host_peak = std::max(out.host_peak, event.held);
   }
   out.at_peak = copied_at_peak(step, timeline, rank);
+  out.waits = waits_for_copies(step, timeline, rank);
   return out;
 }
 

@@ -42,7 +42,8 @@ void add_exposed(const Step& step, const std::vector<OpSpan>& spans, PipelineFig
     const StepOp& op = step.ops[i];
     if (op.step + 1 != step.steps || op.phase == Phase::optimizer || spans[i].start == OpSpan::never_ran) continue;
     Rank& rank = ranks[static_cast<std::size_t>(op.rank)];
-    if (op.stream != Stream::compute) {
+    if (op.stream != Stream::compute && op.stream != Stream::comm) continue;
+    if (op.stream == Stream::comm) {
       rank.blocked = transfers[i];
       continue;
     }

@@ -254,7 +254,9 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   out.profile = facts.profile;
   out.steps.resize(static_cast<std::size_t>(std::max(step.steps, 1)));
   const std::int16_t rank = peak_rank(step, timeline);
-  scan_ops(step, timeline, rank, facts.pipeline ? facts.pipeline->stands_for : std::vector<std::int32_t>{}, out.steps);
+  const std::vector<std::int32_t> stands_for =
+      facts.pipeline ? facts.pipeline->stands_for : std::vector<std::int32_t>{};
+  scan_ops(step, timeline, rank, stands_for, out.steps);
   LevelScan(step, out.steps).scan(timeline, rank);
   const Flops rank_flops{step.model_flops.count / step.ranks};  // every rank's share
   for (StepFigures& figures : out.steps) add_rates(figures, rank_flops, facts.flops_per_second);
@@ -273,7 +275,7 @@ Summary summarize(const Step& step, const Timeline& timeline, const ScenarioFact
   judge_allocation(step, timeline, facts, out);
   out.pipeline = facts.pipeline;
   out.offload = offload_figures(step, timeline, rank);
-  out.collectives = collective_figures(step, timeline);
+  out.collectives = collective_figures(step, timeline, rank, stands_for);
   out.offload.without = facts.without_copies;
   out.events = timeline.events.size();
   out.ops = static_cast<std::size_t>(

@@ -226,7 +226,8 @@ class Page {
   void offload() {
     const OffloadFigures& o = s_.offload;
     if (o.copies == 0) return;
-    const TimeFigures& time = s_.last().time;
+    TimeFigures time = s_.last().time;
+    if (s_.pipeline) time.exposed = o.waits;
     labelled("Offload", fmt::format("{} to the host and {} back, at most {} there; {} of copies, for which computation "
                                     "waits {}",
                                     pretty(o.moved_out), pretty(o.moved_in), pretty(o.host_peak), pretty(o.copying),
@@ -274,10 +275,11 @@ class Page {
   void collectives() {
     const CollectiveFigures& c = s_.collectives;
     if (c.count == 0) return;
-    labelled("Exchange", fmt::format("{} collectives a step, {} received", c.count, pretty(c.received)) +
-                             (c.busy.count == 0 ? ""
-                                                : fmt::format("; {} of them, {} exposed", pretty(c.busy),
-                                                              c.exposed.count == 0 ? "nothing" : pretty(c.exposed))));
+    labelled("Exchange",
+             fmt::format("{} collective{} a step, {} received", c.count, c.count == 1 ? "" : "s", pretty(c.received)) +
+                 (c.busy.count == 0 ? ""
+                                    : fmt::format("; {} of them, {} exposed", pretty(c.busy),
+                                                  c.exposed.count == 0 ? "nothing" : pretty(c.exposed))));
   }
 
   void stages() {
@@ -287,8 +289,9 @@ class Page {
     if (pipeline.bubble_rate)
       text_ += fmt::format("  bubble rate {:.4f}: the part of the longest stage's time that it waits\n",
                            *pipeline.bubble_rate);
+    const bool copies = pipeline.stages.front().without_copies.has_value();
     text_ += paint(Ink::dim, "  " + right("stage", 5) + right("peak", 12) + right("in flight", 11) + right("waits", 9) +
-                                 right("transfers", 11) + "  peak in") +
+                                 right("transfers", 11) + (copies ? right("uncopied", 12) : "") + "  peak in") +
              "\n";
     for (std::size_t r = 0; r < pipeline.stages.size(); ++r) {
       const StageFigures& stage = pipeline.stages[r];
@@ -298,7 +301,8 @@ class Page {
       const std::string when = r == pipeline.worst ? moment_text(stage.peak) + " (the worst)" : moment_text(stage.peak);
       text_ += "  " + right(std::to_string(r), 5) + right(pretty(stage.peak.bytes), 12) +
                right(std::to_string(stage.in_flight), 11) + right(percent(share(stage.span - stage.busy)), 9) +
-               right(percent(share(stage.exposed)), 11) + "  " + shortened(style_, when, width_ - 52) + "\n";
+               right(percent(share(stage.exposed)), 11) + (copies ? right(pretty(*stage.without_copies), 12) : "") +
+               "  " + shortened(style_, when, width_ - (copies ? 64 : 52)) + "\n";
     }
   }
 

@@ -8,6 +8,7 @@ Cut::Cut(const ChunkStep& chunk, bool is_last) : chunk_(&chunk), is_last_(is_las
   find_ends();
   find_pieces();
   find_own();
+  find_copies();
 }
 
 bool Cut::receives(OpId op) const {
@@ -36,6 +37,7 @@ Part Cut::part_of(OpId id) {
   const std::uint32_t group_now = group(op.step, op.micro_batch);
   if (group_now != current_) in_backward_ = false;
   current_ = group_now;
+  if (op.stream == Stream::copy_in) in_backward_ = true;  // asked for after the loss
   if (op.phase == Phase::backward || op.phase == Phase::recompute || op.is_backward) in_backward_ = true;
   if (op.phase == Phase::loss && chunk_->loss_runs_backward) in_backward_ = true;
   if (!in_backward_) return Part::forward;
@@ -66,6 +68,18 @@ void Cut::find_pieces() {
   }
 }
 
+Piece Cut::before_optimizer(int step) const {
+  Piece out = tail(step);
+  const auto is_optimizer = [&](OpId op) { return chunk_->step.ops[op].phase == Phase::optimizer; };
+  OpId ops = 0;
+  while (ops < out.ops && !is_optimizer(out.first_op + ops)) ++ops;
+  out.ops = ops;
+  std::size_t end = out.begin;
+  while (end < out.end && chunk_->step.instructions[end].op < out.first_op + ops) ++end;
+  out.end = end;
+  return out;
+}
+
 bool Cut::reads(std::uint32_t group, Part part, End end) const {
   const Piece& at = piece(group, part);
   const Step& step = chunk_->step;
@@ -83,6 +97,24 @@ Nanos Cut::length(const Piece& piece, const OpTimes& times) const {
     if (!receives(id)) sum += times.of(op);
   }
   return sum;
+}
+
+void Cut::find_copies() {
+  const Step& step = chunk_->step;
+  events_.resize(pieces_.size());
+  blocks_.resize(pieces_.size());
+  const auto take = [](Numbers& numbers, std::uint32_t number) {
+    if (numbers.count++ == 0) numbers.first = number;
+    check(number == numbers.first + numbers.count - 1, "what a micro-batch copies is not numbered in a row");
+  };
+  for (std::uint32_t b = 0; b < step.host.size(); ++b) {
+    const HostBlock& block = step.host[b];
+    fills_.emplace(block.out, b);
+    if (block.back != no_id) empties_.emplace(block.back, b);
+    take(blocks_[group(step.ops[block.out].step, step.ops[block.out].micro_batch)], b);
+  }
+  for (const Instruction& at : step.instructions)
+    if (at.what == Do::record) take(events_[group(step.ops[at.op].step, step.ops[at.op].micro_batch)], at.index);
 }
 
 void Cut::find_own() {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Cut {
   }
   const Piece& piece(std::uint32_t group, Part part) const { return pieces_[group][static_cast<std::size_t>(part)]; }
   const Piece& tail(int step) const { return tails_[static_cast<std::size_t>(step)]; }
+  /// Of the tail, what comes before the optimizer: exchanges with other ranks.
+  Piece before_optimizer(int step) const;
   /// The storages that are the group's own: it makes and frees them itself, or keeps them until the step ends. Others
   /// are shared.
   const std::vector<StorageId>& own(std::uint32_t group) const { return own_[group]; }
@@ -51,6 +54,15 @@ class Cut {
   /// The first one that the group makes itself; no_id without one.
   StorageId made(End end, std::uint32_t group) const { return made_[group][static_cast<std::size_t>(end)]; }
   bool reads(std::uint32_t group, Part part, End end) const;
+  /// Events that the group records, and blocks on the host that it fills: consecutive numbers from the first on.
+  struct Numbers {
+    std::uint32_t first = 0, count = 0;
+  };
+  Numbers events(std::uint32_t group) const { return events_[group]; }
+  Numbers blocks(std::uint32_t group) const { return blocks_[group]; }
+  /// By op of the chunk: the blocks that it fills, and those whose bytes are back with it.
+  const std::multimap<OpId, std::uint32_t>& fills() const { return fills_; }
+  const std::multimap<OpId, std::uint32_t>& empties() const { return empties_; }
   /// How long the piece's ops take, one after the other.
   Nanos length(const Piece& piece, const OpTimes& times) const;
 
@@ -59,12 +71,15 @@ class Cut {
   void find_ends();
   void find_pieces();
   void find_own();
+  void find_copies();
 
   const ChunkStep* chunk_;
   bool is_last_;
   bool in_backward_ = false;
   std::uint32_t current_ = no_id;  // the group that `part_of` is in
   std::vector<std::array<Piece, 3>> pieces_;
+  std::vector<Numbers> events_, blocks_;  // by group
+  std::multimap<OpId, std::uint32_t> fills_, empties_;
   std::vector<Piece> tails_;  // by step
   std::vector<std::uint32_t> born_, place_;
   std::vector<bool> kept_;  // freed in a tail, and no gradient, to which micro-batches add

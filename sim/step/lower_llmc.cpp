@@ -180,14 +180,16 @@ class LlmcLowering {
       step_.storages[emit_.alloc(array.name + suffix, size(array), category, -1)].outlives_step = true;
   }
 
+  /// Moments are floats whatever the weights are, in both programs.
+  std::int64_t moment_bytes() const { return bytes_per_element(training_.dtypes.moments.value_or(DType::float32)); }
+
   /// gpt2_allocate_state (train_gpt2.cu): gradients, activations, the batch, moments, master weights.
   void allocate_all() {
     start(parameters_, ".grad", Category::gradient);
     start(activations(), "", Category::activation);
     start(batch(), "", Category::input);
-    const std::int64_t moment = bytes_per_element(training_.dtypes.moments);
-    start(like_parameters(moment), ".m", Category::optimizer_state);
-    start(like_parameters(moment), ".v", Category::optimizer_state);
+    start(like_parameters(moment_bytes()), ".m", Category::optimizer_state);
+    start(like_parameters(moment_bytes()), ".v", Category::optimizer_state);
     if (training_.dtypes.master)
       start(like_parameters(bytes_per_element(*training_.dtypes.master)), ".master", Category::optimizer_state);
   }
@@ -251,8 +253,8 @@ class LlmcLowering {
     op.other_flops = 12 * parameter_count(program_);
     emit_.begin_op(op, "gpt2_update");
     if (!on_gpu() && number_ == 0) {
-      allocate(like_parameters(bytes_per_element(training_.dtypes.moments)), ".m", Category::optimizer_state);
-      allocate(like_parameters(bytes_per_element(training_.dtypes.moments)), ".v", Category::optimizer_state);
+      allocate(like_parameters(moment_bytes()), ".m", Category::optimizer_state);
+      allocate(like_parameters(moment_bytes()), ".v", Category::optimizer_state);
     }
     emit_.compute({});
   }

@@ -1,3 +1,4 @@
+// What does a step end with: exchanges with the replicas, the optimizer, zero_grad?
 #include <algorithm>
 #include <map>
 #include <string>
@@ -86,6 +87,7 @@ void ProgramLowering::emit_optimizer() {
   const bool divided = !flat_.empty();
   if (replicas && !partition_ && !buckets_)
     exchange_with_replicas(divided ? "reduce_scatter" : "all_reduce", "gradients", of_gradients);
+  if (updates) add_partial_gradients();
   const bool copies = shards.sharding == Sharding::zero1 || partition_;
   const StorageId wide = updates && copies ? emit_wide_gradients(owned, Bytes{owned_gradients}) : none;
   if (partition_) {

@@ -120,16 +120,24 @@ class WeightSplit {
   OpId last_ = no_id;
 };
 
-/// Passes are cut where instructions stand; copies that run beside them would cross the cuts.
-void refuse_copies(const Plan& plan) {
+/// What waits for the weights is not known to a plan, and hooks copy without one.
+void refuse_copies(const Plan& plan, bool splits) {
   const bool copies = std::ranges::any_of(plan.steps, [](const PlanStep& step) {
     return step.action == Action::copy_out || step.action == Action::copy_in;
   });
-  if (copies || plan.checkpointing.kind == Checkpointing::Kind::offload)
-    throw InputError("a pipeline's stages copy nothing to the host so far; expected a policy without copies");
+  if (copies && splits)
+    throw InputError(
+        "a stage that runs the weights' backward apart copies nothing to the host; expected another schedule, "
+        "or a policy without copies");
+  if (plan.checkpointing.kind == Checkpointing::Kind::offload)
+    throw InputError("a pipeline's stages have no saved-tensor hooks; expected policy.offload, or no copies");
 }
 
 }  // namespace
+
+bool has_copies(const std::vector<ChunkStep>& chunks) {
+  return std::ranges::any_of(chunks, [](const ChunkStep& chunk) { return !chunk.step.host.empty(); });
+}
 
 LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32_t count) {
   LayerGraph part;
@@ -152,7 +160,7 @@ LayerGraph part_of_chain(const LayerGraph& chain, std::int32_t first, std::int32
 }
 
 ChunkStep lower_chunk(const LayerGraph& part, const Plan& plan, int steps, bool splits) {
-  refuse_copies(plan);
+  refuse_copies(plan, splits);
   ChunkStep out;
   out.step = lower(part, plan, Convention::framework, steps);
   if (splits) out.step = WeightSplit(out.step, part).split(out.weights_begin);
@@ -170,7 +178,7 @@ ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training 
   const Program& program = chunk.program;
   const auto tensor = [&](TensorId id) -> const Tensor& { return program.tensors[static_cast<std::size_t>(id)]; };
   const auto bytes = [&](TensorId id) { return program.storages[static_cast<std::size_t>(tensor(id).storage)].bytes; };
-  refuse_copies(plan);
+  refuse_copies(plan, splits);
   ChunkStep out;
   out.pieces = training.batch.accumulate = std::min(2, training.batch.accumulate);
   out.step = splits ? lower_split(program, plan, training, chunk.input, out.weights_begin)
@@ -179,6 +187,12 @@ ChunkStep lower_chunk(const TransformerChunk& chunk, const Plan& plan, Training 
     out.input = tensor(chunk.input).name;
     out.input_gradient = out.input + ".grad.sent";
     out.input_bytes = bytes(chunk.input);
+  }
+  if (chunk.shared_table >= 0) {
+    const Tensor& table = tensor(chunk.shared_table);
+    const std::optional<DType> main = training.dtypes.main_gradients;
+    out.shared_gradient = table.name + (main ? ".main_grad" : ".grad");
+    out.shared_bytes = Bytes{*element_count(table.shape) * bytes_per_element(main.value_or(table.dtype))};
   }
   if (program.loss_gradient >= 0) {
     out.output = tensor(program.loss).name;

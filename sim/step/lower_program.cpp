@@ -8,13 +8,13 @@
 
 namespace tidemark {
 
-ProgramLowering::ProgramLowering(const Program& program, const Plan& plan, const Training& training, TensorId received)
+ProgramLowering::ProgramLowering(const Program& program, const std::vector<Kernel>& kernels, const Plan& plan,
+                                 const Training& training, TensorId received)
     : program_(program),
       training_(training),
       received_(received),
       runtime_(runtime_rules(training.profile.runtime)),
-      kernel_set_(training.profile.kernels, training.pytorch),
-      kernels_(all_kernels()),
+      kernels_(kernels),
       schedule_(schedule(program, plan, kernels_, runtime_.stops_early)),
       checkpointing_(plan.checkpointing),
       copies_(plan.copies),
@@ -80,13 +80,6 @@ Step ProgramLowering::lower() {
   step_.parameters = parameter_count(program_);
   step_.model_flops = Int128{training_.batch.accumulate} * program_.model_flops;
   return std::move(step_);
-}
-
-std::vector<Kernel> ProgramLowering::all_kernels() const {
-  std::vector<Kernel> kernels;
-  kernels.reserve(program_.ops.size());
-  for (const ProgramOp& op : program_.ops) kernels.push_back(kernel_set_.kernel(program_, op));
-  return kernels;
 }
 
 void ProgramLowering::emit_static() {
@@ -187,17 +180,17 @@ void ProgramLowering::emit_report() {
   op.step = static_cast<std::int16_t>(step_number_);
   op.micro_batch = micro_batch_;
   emit_.begin_op(op, "loss.report");
-  const auto first = static_cast<std::ptrdiff_t>(reports_.size());
-  reports_.push_back(emit_.alloc("loss.report", Bytes{8}, Category::temporary, loss.layer));
+  std::vector<StorageId>& reports = reports_.emplace_back();
+  reports.push_back(emit_.alloc("loss.report", Bytes{8}, Category::temporary, loss.layer));
   if (micro_batch_ == 0) {
-    reports_.push_back(emit_.alloc("num_tokens", Bytes{4}, Category::temporary, loss.layer));
+    reports.push_back(emit_.alloc("num_tokens", Bytes{4}, Category::temporary, loss.layer));
     const StorageId variable = variables_[static_cast<std::size_t>(program_.loss)];
     if (variable != none) {
-      reports_.push_back(variable);
+      reports.push_back(variable);
       emit_.hold(variable);
     }
   }
-  emit_.compute({reports_.begin() + first, reports_.end()});
+  emit_.compute(reports);
 }
 
 /// Without an optimizer a step ends where its last backward does.
@@ -209,7 +202,13 @@ void ProgramLowering::emit_return() {
     emit_.begin_op(op, "step.return");
     emit_.compute({});
   }
-  for (const StorageId id : reports_) emit_.release(id);
+  micro_batch_ = 0;
+  for (const std::vector<StorageId>& reports : reports_) {
+    begin_part(StepPart::What::unwind, -1);
+    for (const StorageId id : reports) emit_.release(id);
+    ++micro_batch_;
+  }
+  begin_part(StepPart::What::backward, -1);
   reports_.clear();
 }
 
@@ -316,21 +315,32 @@ void ProgramLowering::mark_activation(StorageId id) {
   if (step_.storages[id].category == Category::temporary) step_.storages[id].category = Category::activation;
 }
 
+std::vector<Kernel> kernels_of(const Program& program, const Training& training) {
+  const KernelSet rules(training.profile.kernels, training.pytorch);
+  std::vector<Kernel> out;
+  out.reserve(program.ops.size());
+  for (const ProgramOp& op : program.ops) out.push_back(rules.kernel(program, op));
+  return out;
+}
+
 Step lower(const Program& program, const Plan& plan, const Training& training, TensorId received) {
-  return ProgramLowering(program, plan, training, received).lower();
+  const std::vector<Kernel> kernels = kernels_of(program, training);
+  return ProgramLowering(program, kernels, plan, training, received).lower();
 }
 
 Step lower_split(const Program& program, const Plan& plan, const Training& training, TensorId received,
                  std::vector<OpId>& weights_begin) {
-  ProgramLowering lowering(program, plan, training, received);
-  lowering.split_weights();
+  std::vector<Kernel> kernels = kernels_of(program, training);
+  ProgramLowering lowering(program, kernels, plan, training, received);
+  lowering.split_weights(kernels);
   Step step = lowering.lower();
   weights_begin = lowering.weights_begin();
   return step;
 }
 
-Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts) {
-  ProgramLowering lowering(program, plan, training, -1);
+Step lower(const Program& program, const std::vector<Kernel>& kernels, const Plan& plan, const Training& training,
+           std::vector<StepPart>& parts) {
+  ProgramLowering lowering(program, kernels, plan, training, -1);
   Step step = lowering.lower();
   parts = lowering.parts();
   return step;

@@ -26,12 +26,12 @@ Cost minus(Cost all, const Cost& part) {
 /// Megatron-LM's zero-bubble branch (WeightGradStore) and torch.distributed.pipelining put off the product that makes a
 /// weight's gradient; biases, norms and tables have theirs in the activations' pass. That product is as large as
 /// forward's and touches the same three matrices.
-void ProgramLowering::split_weights() {
+void ProgramLowering::split_weights(std::vector<Kernel>& kernels) {
   if (reentrant())
     throw InputError("a schedule that runs the backward of weights apart needs checkpointing that is not reentrant");
-  weight_products_.resize(kernels_.size());
-  for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    Kernel& kernel = kernels_[k];
+  weight_products_.resize(kernels.size());
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    Kernel& kernel = kernels[k];
     const std::optional<std::int32_t> weight = weight_of(op_at(k).kind);
     if (!weight || kernel.gradients.size() < 2) continue;
     const TensorId t = op_at(k).inputs[static_cast<std::size_t>(*weight)];

@@ -57,7 +57,8 @@ void OptimizerState::emit_initial(Emitter& emit, const std::vector<OptimizerPara
   if (!habits_.states_first) return;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     for (int m = 0; parameters[i].trained && m < moments_of(optimizer_.kind); ++m)
-      states_[i].moments.push_back(initial(parameters[i], moment_name(optimizer_.kind, m), dtypes_.moments));
+      states_[i].moments.push_back(
+          initial(parameters[i], moment_name(optimizer_.kind, m), moment_dtype(parameters[i].dtype)));
 }
 
 OptimizerHabits optimizer_habits(const Training& training) {
@@ -81,7 +82,7 @@ void OptimizerState::emit_scalar(Emitter& emit) {
 
 void OptimizerState::emit_birth(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step) {
   if (moments_of(optimizer_.kind) == 0) return;
-  emit.begin_op(optimizer_op(-1, step, dtypes_.moments), "optimizer.state");
+  emit.begin_op(optimizer_op(-1, step, moment_dtype(dtypes_.parameters)), "optimizer.state");
   std::vector<StorageId> born;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].gradient != no_id) emit_births(emit, parameters[i], states_[i], born);
@@ -100,7 +101,7 @@ void OptimizerState::emit_births(Emitter& emit, const OptimizerParameter& p, Sta
   if (is_adam() && habits_.device_scalars) emit_state(emit, p.name + ".step", Bytes{4}, p.layer);
   for (int m = 0; m < moments_of(optimizer_.kind); ++m) {
     const std::string name = p.name + std::string(moment_name(optimizer_.kind, m));
-    state.moments.push_back(emit_state(emit, name, sized(p.elements, dtypes_.moments), p.layer));
+    state.moments.push_back(emit_state(emit, name, sized(p.elements, moment_dtype(p.dtype)), p.layer));
     born.push_back(state.moments.back());
   }
 }
@@ -112,9 +113,9 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
   StepOp op = optimizer_op(p.layer, step, p.dtype);
   op.other_flops = flops_per_element(optimizer_.kind) * p.elements;
   const DType work = dtypes_.master.value_or(p.dtype);
-  op.moved =
-      Bytes{p.elements * (2 * bytes_per_element(p.dtype) + bytes_per_element(work)) +
-            2 * static_cast<std::int64_t>(state.moments.size()) * p.elements * bytes_per_element(dtypes_.moments)};
+  op.moved = Bytes{p.elements * (2 * bytes_per_element(p.dtype) + bytes_per_element(work)) +
+                   2 * static_cast<std::int64_t>(state.moments.size()) * p.elements *
+                       bytes_per_element(moment_dtype(p.dtype))};
   emit.begin_op(op, "optimizer." + p.name);
   std::vector<StorageId> touched = {p.storage, p.gradient};
   if (state.master != no_id) touched.push_back(state.master);
@@ -129,14 +130,15 @@ void OptimizerState::emit_single(Emitter& emit, const OptimizerParameter& p, con
   emit_scalar(emit);                                               // step += 1
   if (optimizer_.kind == OptimizerKind::adamw) emit_scalar(emit);  // weight decay
   for (int i = 0; i < habits_.adam_decays; ++i) emit_scalar(emit);
-  const StorageId root = emit.alloc(p.name + ".sqrt", sized(p.elements, dtypes_.moments), Category::temporary, p.layer);
+  const StorageId root =
+      emit.alloc(p.name + ".sqrt", sized(p.elements, moment_dtype(p.dtype)), Category::temporary, p.layer);
   StorageId number = no_id, cast = no_id;
   if (habits_.device_scalars) {
     number = emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1);
     cast = emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1);
   }
   const StorageId quotient =
-      emit.alloc(p.name + ".denominator", sized(p.elements, dtypes_.moments), Category::temporary, p.layer);
+      emit.alloc(p.name + ".denominator", sized(p.elements, moment_dtype(p.dtype)), Category::temporary, p.layer);
   touched.push_back(root);
   touched.push_back(quotient);
   emit.compute(touched);
@@ -164,7 +166,8 @@ void OptimizerState::emit_group(Emitter& emit, const std::vector<const Optimizer
     const OptimizerParameter& p = *group[i];
     op.other_flops += flops_per_element(optimizer_.kind) * p.elements;
     const auto moments = static_cast<std::int64_t>(states[i]->moments.size());
-    op.moved += Bytes{p.elements * (3 * bytes_per_element(p.dtype) + 2 * moments * bytes_per_element(dtypes_.moments))};
+    op.moved +=
+        Bytes{p.elements * (3 * bytes_per_element(p.dtype) + 2 * moments * bytes_per_element(moment_dtype(p.dtype)))};
     touched.push_back(p.storage);
     touched.push_back(p.gradient);
     if (states[i]->master != no_id) touched.push_back(states[i]->master);
@@ -181,8 +184,8 @@ void OptimizerState::emit_group(Emitter& emit, const std::vector<const Optimizer
       const bool wraps = adds_number && habits_.device_scalars;
       const StorageId number = wraps ? emit.alloc("optimizer.number", Bytes{8}, Category::temporary, -1) : no_id;
       const StorageId cast = wraps ? emit.alloc("optimizer.number_cast", Bytes{4}, Category::temporary, -1) : no_id;
-      made.push_back(
-          emit.alloc(p->name + std::string(name), sized(p->elements, dtypes_.moments), Category::temporary, p->layer));
+      made.push_back(emit.alloc(p->name + std::string(name), sized(p->elements, moment_dtype(p->dtype)),
+                                Category::temporary, p->layer));
       if (!wraps) continue;
       emit.release(cast);
       emit.release(number);
@@ -218,7 +221,7 @@ void OptimizerState::release_list(Emitter& emit, std::vector<StorageId>& list) {
 void OptimizerState::emit_step(Emitter& emit, const std::vector<OptimizerParameter>& parameters, int step) {
   if (optimizer_.kind == OptimizerKind::none) return;
   if (habits_.profiling_handle) {
-    emit.begin_op(optimizer_op(-1, step, dtypes_.moments), "optimizer.profile");
+    emit.begin_op(optimizer_op(-1, step, moment_dtype(dtypes_.parameters)), "optimizer.profile");
     const StorageId handle = emit.alloc("optimizer.handle", Bytes{4}, Category::temporary, -1);
     const StorageId record = emit.alloc("optimizer.record", Bytes{288}, Category::temporary, -1);
     emit.compute({});
@@ -259,7 +262,7 @@ void OptimizerState::emit_step_of(Emitter& emit, const std::vector<OptimizerPara
   born_now_ = state.moments.empty();
   if (born_now_ && moments_of(optimizer_.kind) > 0) {
     std::vector<StorageId> born;
-    emit.begin_op(optimizer_op(p.layer, step, dtypes_.moments), "optimizer.state");
+    emit.begin_op(optimizer_op(p.layer, step, moment_dtype(p.dtype)), "optimizer.state");
     emit_births(emit, p, state, born);
     emit.compute(born);
   }

@@ -28,9 +28,12 @@ namespace tidemark {
 
 class ProgramLowering {
  public:
-  ProgramLowering(const Program& program, const Plan& plan, const Training& training, TensorId received);
-  /// Before `lower`: the gradients of products' weights come behind the rest of each micro-batch's backward.
-  void split_weights();
+  /// Program, kernels and training must outlive this.
+  ProgramLowering(const Program& program, const std::vector<Kernel>& kernels, const Plan& plan,
+                  const Training& training, TensorId received);
+  /// Before `lower`: the gradients of products' weights come behind the rest of each micro-batch's backward, and out
+  /// of the kernels that this was made with.
+  void split_weights(std::vector<Kernel>& kernels);
   Step lower();
   const std::vector<StepPart>& parts() const { return parts_; }
   /// By step and micro-batch: from this op on its backward is of weights.
@@ -108,7 +111,6 @@ class ProgramLowering {
   };
 
   // ---- setting up (lower_program.cpp)
-  std::vector<Kernel> all_kernels() const;
   void warn_of_missing_rules();
   void emit_static();
   void add_parameter(TensorId t, StorageId id);
@@ -131,6 +133,8 @@ class ProgramLowering {
   void emit_sub_groups();
   StorageId emit_wide_gradients(std::int64_t owned, Bytes flat);
   void exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes);
+  std::vector<StorageId> partial_gradients();
+  void add_partial_gradients();
   void step_in_backward(TensorId t);
   void emit_zero_grad();
 
@@ -246,8 +250,7 @@ class ProgramLowering {
   const Training& training_;
   TensorId received_;  // a pipeline chunk's input; -1 without one
   Runtime runtime_;
-  KernelSet kernel_set_;
-  std::vector<Kernel> kernels_;
+  const std::vector<Kernel>& kernels_;  // by op
   Schedule schedule_;
   Checkpointing checkpointing_;
   Copies copies_;
@@ -278,9 +281,10 @@ class ProgramLowering {
   std::vector<bool> active_;               // by op: its node is on a way from the loss
   std::vector<StorageId> born_gradients_;  // those that zero_grad frees, in order of birth
   std::vector<StorageId> held_boundaries_;
-  std::vector<StorageId> reports_;  // what the loop keeps of the losses until the step returns
-  std::vector<Leaving> leaving_;    // saved by the op that runs, on their way to the host
-  std::size_t next_copy_ = 0;       // of the schedule's
+  std::vector<std::vector<StorageId>>
+      reports_;                   // by micro-batch: what the loop keeps of its loss until the step returns
+  std::vector<Leaving> leaving_;  // saved by the op that runs, on their way to the host
+  std::size_t next_copy_ = 0;     // of the schedule's
   std::vector<HostCopy> host_copies_;
   std::map<StorageId, std::size_t> copy_of_;  // by the storage it was made of
   std::vector<std::vector<Away>> away_;       // by op

@@ -17,6 +17,7 @@ Step Weaver::weave(std::vector<OpId>* begins) {
   reserve();
   for (int s = 0; s < out_.steps; ++s) {
     events_.assign(2 * chunks_.size() * static_cast<std::size_t>(schedule_.micro_batches), no_id);
+    at_shared_ = {no_id, no_id};
     for (std::size_t r = 0; r < schedule_.ranks.size(); ++r) {
       for (const Pass& pass : schedule_.ranks[r]) {
         if (begins != nullptr) begins->push_back(static_cast<OpId>(out_.ops.size()));
@@ -45,7 +46,7 @@ void Weaver::add_chunk(std::size_t c) {
     if (std::ranges::find(out_.warnings, warning) == out_.warnings.end()) out_.warnings.push_back(warning);
   threads_.push_back(std::move(thread));
   for (const StorageId id : step.initial) {
-    if (comes_from_outside(c, id) || is_brief(c)) continue;
+    if (comes_from_outside(c, id) || is_hidden(c)) continue;
     out_.initial.push_back(threads_[c].shared[id] = copy_storage(c, id));
   }
 }
@@ -115,14 +116,24 @@ void Weaver::forward() {
   if (is_brief(now_.chunk)) {
     brief(Part::forward, Phase::forward);
   } else {
-    for (const StorageId id : t.cut.own(own.group)) own.own.push_back(copy_storage(now_.chunk, id));
+    if (!is_hidden(now_.chunk))
+      for (const StorageId id : t.cut.own(own.group)) own.own.push_back(copy_storage(now_.chunk, id));
     receive_input();
+    begin_copies();
     unsent_ = is_last(now_.chunk) ? no_id : made(End::output);
     let_go_unsent_ = false;
     emit(t.cut.piece(own.group, Part::forward));
     unsent_ = no_id;
   }
   if (!is_last(now_.chunk)) send_output();
+}
+
+/// Events and blocks of a micro-batch stand in a row, as in the chunk alone.
+void Weaver::begin_copies() {
+  Instance& own = instance();
+  own.first_event = out_.events;
+  out_.events += thread().cut.events(own.group).count;
+  own.first_block = static_cast<std::uint32_t>(out_.host.size());
 }
 
 void Weaver::backward() {
@@ -164,15 +175,22 @@ void Weaver::brief(Nanos length, Phase phase) {
 void Weaver::end_step(std::size_t c, int step) {
   now_ = {c, schedule_.micro_batches - 1, step};
   order_ = schedule_.micro_batches - 1;
-  const Piece& tail = thread().cut.tail(step);
-  if (is_brief(c)) {
-    brief(thread().cut.length(tail, shown_->times), Phase::optimizer);
-    const auto op = static_cast<OpId>(out_.ops.size() - 1);
-    put(Do::compute, op, op);
-  } else {
-    emit(tail);
-  }
+  in_tail_ = true;
+  const Piece all = thread().cut.tail(step);
+  const Piece before = thread().cut.before_optimizer(step);
+  const Piece behind{before.end, all.end, before.first_op + before.ops, all.ops - before.ops};
+  if (before.ops > 0) tail(before, Phase::communication);
+  if (!thread().chunk->shared_gradient.empty()) add_shared_gradients();
+  tail(behind, Phase::optimizer);
+  in_tail_ = false;
   thread().passes = {};
+}
+
+void Weaver::tail(const Piece& piece, Phase phase) {
+  if (!is_brief(now_.chunk)) return emit(piece);
+  brief(thread().cut.length(piece, shown_->times), phase);
+  const auto op = static_cast<OpId>(out_.ops.size() - 1);
+  put(Do::compute, op, op);
 }
 
 StepOp Weaver::blank(Stream stream) const {

@@ -6,6 +6,7 @@
 namespace tidemark {
 
 StorageId Weaver::bring(End end) {
+  if (is_hidden(now_.chunk)) return no_id;
   const StorageId given = thread().cut.given(end);
   if (given == no_id) return no_id;
   const StorageId id = copy_storage(now_.chunk, given);
@@ -14,6 +15,7 @@ StorageId Weaver::bring(End end) {
 }
 
 StorageId Weaver::made(End end) {
+  if (is_hidden(now_.chunk)) return no_id;
   const StorageId id = thread().cut.made(end, instance().group);
   return id == no_id ? no_id : instance().own[thread().cut.place(id)];
 }
@@ -32,9 +34,9 @@ void Weaver::receive_input() {
 
 void Weaver::receive_gradient() {
   const StorageId buffer = instance().output_gradient = bring(End::output_gradient);
-  check(buffer != no_id, "a chunk's gradient of its output is not there");
+  check(buffer != no_id || is_hidden(now_.chunk), "a chunk's gradient of its output is not there");
   const OpId op = open(blank(Stream::compute), "receive_backward");
-  put(Do::alloc, op, buffer);
+  if (buffer != no_id) put(Do::alloc, op, buffer);
   wait_for(now_.chunk + 1, false, op);
   read(op, buffer);
   put(Do::compute, op, op);
@@ -67,8 +69,40 @@ OpId Weaver::send(bool is_forward, StorageId sent) {
   return op;
 }
 
+/// The one that this step's micro-batches added to.
+StorageId Weaver::shared_gradient() {
+  const Thread& t = thread();
+  const Step& step = t.chunk->step;
+  for (StorageId id = 0; id < step.storages.size(); ++id) {
+    if (step.names[step.storages[id].name] != t.chunk->shared_gradient || t.shared[id] == no_id) continue;
+    const std::uint32_t born = t.cut.born(id);
+    if (born == no_id || static_cast<int>(born) / t.chunk->pieces == now_.step) return t.shared[id];
+  }
+  return no_id;
+}
+
+/// An all-reduce of two ranks in a ring passes each way half of the bytes, twice. Megatron-LM: finalize_model_grads.py,
+/// the embedding group.
+void Weaver::add_shared_gradients() {
+  const std::size_t last = chunks_.size() - 1;
+  const std::size_t other = now_.chunk == 0 ? last : 0;
+  if (rank_of(other) == rank_of(now_.chunk)) return;  // added in place
+  const bool is_last = now_.chunk == last;
+  for (std::uint32_t& event : at_shared_)
+    if (event == no_id) event = out_.events++;
+  StepOp op = blank(Stream::compute);
+  op.kind = OpKind::collective;
+  op.moved = thread().chunk->shared_bytes;
+  op.time = 2 * transfer_duration(transfers_, rank_of(0), rank_of(last), Bytes{(op.moved.count + 1) / 2});
+  const OpId id = open(op, "embedding.gradient.all_reduce");
+  put(Do::record, id, at_shared_[is_last ? 1 : 0]);
+  put(Do::wait, id, at_shared_[is_last ? 0 : 1]);
+  if (!is_hidden(now_.chunk)) read(id, shared_gradient());
+  put(Do::compute, id, id);
+}
+
 void Weaver::send_output() {
-  const StorageId sent = is_brief(now_.chunk) ? no_id : made(End::output);
+  const StorageId sent = made(End::output);
   const OpId op = send(true, sent);
   if (sent == no_id) return;
   const Cut& cut = thread().cut;

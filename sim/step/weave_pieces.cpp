@@ -16,22 +16,41 @@ StorageId Weaver::mapped(StorageId id) {
 void Weaver::emit(const Piece& piece) {
   const Thread& t = thread();
   const Step& step = t.chunk->step;
+  const Instance& own = instance();
   const auto base = static_cast<OpId>(out_.ops.size());
-  for (OpId op = piece.first_op; op < piece.first_op + piece.ops; ++op) copy_op(step.ops[op], t.cut.receives(op));
+  for (OpId op = piece.first_op; op < piece.first_op + piece.ops; ++op) {
+    if (!step.host.empty() && !is_hidden(now_.chunk)) find_blocks(op, static_cast<OpId>(out_.ops.size()));
+    copy_op(step.ops[op], t.cut.receives(op));
+  }
   for (std::size_t i = piece.begin; i < piece.end; ++i) {
     const Instruction& at = step.instructions[i];
     const OpId op = base + (at.op - piece.first_op);
     if (at.what == Do::alloc) {
       alloc(at.index, op);
     } else if (at.what == Do::free) {
-      free(at.index, op);
+      free(at.index, op, at.stream);
+    } else if (at.what == Do::record || at.what == Do::wait) {
+      put(at.what, op, own.first_event + (at.index - t.cut.events(own.group).first), at.stream);
     } else {
-      check(at.what == Do::compute, "a chunk's Step holds copies or events");
       if (t.cut.receives(at.op)) wait_for(now_.chunk + 1, false, op);
       put_reads(step.ops[at.index], op);
-      put(Do::compute, op, op);
+      put(at.what, op, op, at.stream);
     }
   }
+}
+
+/// What an op of the chunk does to blocks on the host, its copy does to the micro-batch's.
+void Weaver::find_blocks(OpId of_chunk, OpId op) {
+  const Thread& t = thread();
+  const Instance& own = instance();
+  const std::uint32_t first = t.cut.blocks(own.group).first;
+  for (auto [at, end] = t.cut.fills().equal_range(of_chunk); at != end; ++at) {
+    const HostBlock& block = t.chunk->step.host[at->second];
+    check(out_.host.size() == own.first_block + (at->second - first), "a micro-batch's copies do not stand in a row");
+    out_.host.push_back({t.names[block.name], block.bytes, op, no_id});
+  }
+  for (auto [at, end] = t.cut.empties().equal_range(of_chunk); at != end; ++at)
+    out_.host[own.first_block + (at->second - first)].back = op;
 }
 
 void Weaver::copy_op(StepOp op, bool receives) {
@@ -52,6 +71,7 @@ void Weaver::copy_op(StepOp op, bool receives) {
 }
 
 void Weaver::put_reads(const StepOp& from, OpId op) {
+  if (is_hidden(now_.chunk)) return;
   out_.ops[op].read_begin = static_cast<std::uint32_t>(out_.reads.size());
   for (std::uint32_t r = from.read_begin; r < from.read_end; ++r)
     out_.reads.push_back(mapped(thread().chunk->step.reads[r]));
@@ -59,6 +79,7 @@ void Weaver::put_reads(const StepOp& from, OpId op) {
 }
 
 void Weaver::alloc(StorageId id, OpId op) {
+  if (is_hidden(now_.chunk)) return;
   Thread& t = thread();
   const bool own = t.cut.place(id) != no_id;
   if (own && t.cut.end(id) == End::input) return;  // received before
@@ -67,18 +88,20 @@ void Weaver::alloc(StorageId id, OpId op) {
   put(Do::alloc, op, mapped(id));
 }
 
-void Weaver::free(StorageId id, OpId op) {
+void Weaver::free(StorageId id, OpId op, Stream stream) {
+  if (is_hidden(now_.chunk)) return;
   Thread& t = thread();
   if (t.cut.end(id) == End::input_gradient) return;  // once it has been sent
   if (t.cut.kept(id)) {
     for (const Instance& micro_batch : t.instances)
-      if (micro_batch.group == t.cut.born(id)) put(Do::free, op, micro_batch.own[t.cut.place(id)]);
+      if (micro_batch.group == t.cut.born(id)) put(Do::free, op, micro_batch.own[t.cut.place(id)], stream);
     return;
   }
   const StorageId target = mapped(id);
   check(target != no_id, "a chunk frees what it has not made");
   if (std::erase(early_, target) > 0) return;
   if (target == unsent_) {
+    check(stream == Stream::compute, "a chunk's output leaves for the host before it is sent");
     let_go_unsent_ = true;
     return;
   }
@@ -86,8 +109,8 @@ void Weaver::free(StorageId id, OpId op) {
   const bool shared = target == t.shared[id];
   const bool of_this_step = t.cut.born(id) != no_id && static_cast<int>(t.cut.born(id)) / t.chunk->pieces == now_.step;
   const bool waits = of_this_step ? order_ + 1 < schedule_.micro_batches : order_ > 0;
-  if (shared && in_micro_batch(op) && waits) return;
-  put(Do::free, op, target);
+  if (shared && !in_tail_ && waits) return;
+  put(Do::free, op, target, stream);
 }
 
 }  // namespace tidemark

@@ -25,6 +25,7 @@ struct Instance {
   std::uint32_t group = no_id;                       // of the chunk's Step that it follows
   std::vector<StorageId> own;                        // by place
   StorageId input = no_id, output_gradient = no_id;  // from outside, where the chunk has them from the start
+  std::uint32_t first_event = 0, first_block = 0;    // of its copies to the host
 };
 
 /// The rank that is woven op by op, and how long the others' ops take.
@@ -53,7 +54,9 @@ class Weaver {
   };
   std::int16_t rank_of(std::size_t c) const { return static_cast<std::int16_t>(schedule_.rank_of_chunk[c]); }
   bool is_last(std::size_t c) const { return c + 1 == chunks_.size(); }
-  bool is_brief(std::size_t c) const { return shown_ && shown_->rank != rank_of(c); }
+  /// Without memory; and with one op a pass, unless copies decide how long that takes.
+  bool is_hidden(std::size_t c) const { return shown_ && shown_->rank != rank_of(c); }
+  bool is_brief(std::size_t c) const { return is_hidden(c) && chunks_[c].step.host.empty(); }
 
   void add_chunk(std::size_t c);
 
@@ -72,6 +75,7 @@ class Weaver {
   /// order the others come is all the same.
   void begin_pass(Part part);
   void forward();
+  void begin_copies();
   void backward();
   void weights();
 
@@ -79,6 +83,10 @@ class Weaver {
   void brief(Part part, Phase phase);
   void brief(Nanos length, Phase phase);
   void end_step(std::size_t c, int step);
+  void tail(const Piece& piece, Phase phase);
+  /// The first and the last chunk add up the gradients of the table that both have.
+  void add_shared_gradients();
+  StorageId shared_gradient();
   StepOp blank(Stream stream) const;
   OpId open(StepOp op, const std::string& name);
   void read(OpId op, StorageId id);
@@ -114,8 +122,8 @@ class Weaver {
 
   /// What is shared is made once; later micro-batches add to it.
   void alloc(StorageId id, OpId op);
-  void free(StorageId id, OpId op);
-  bool in_micro_batch(OpId op) const { return out_.ops[op].phase != Phase::optimizer; }
+  void free(StorageId id, OpId op, Stream stream);
+  void find_blocks(OpId of_chunk, OpId op);
 
   const std::vector<ChunkStep>& chunks_;
   const PipelineSchedule& schedule_;
@@ -123,14 +131,16 @@ class Weaver {
   const std::optional<Shown> shown_;  // all ranks without one
   Step out_;
   std::vector<Thread> threads_;
-  std::vector<std::uint32_t> events_;  // by chunk, direction and micro-batch, of the present step
-  std::vector<StorageId> early_;       // outputs that went when they had been sent
+  std::vector<std::uint32_t> events_;         // by chunk, direction and micro-batch, of the present step
+  std::array<std::uint32_t, 2> at_shared_{};  // events: the first and the last chunk have their gradients of the table
+  std::vector<StorageId> early_;              // outputs that went when they had been sent
   struct Now {
     std::size_t chunk = 0;
     int micro_batch = 0, step = 0;
   } now_;
   StorageId unsent_ = no_id;    // the output of the forward at hand
   bool let_go_unsent_ = false;  // nobody in the chunk holds it any more
+  bool in_tail_ = false;        // behind the step's micro-batches
   int order_ = 0;               // of the pass among its chunk's forwards or backwards
 };
 

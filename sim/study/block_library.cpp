@@ -126,9 +126,8 @@ BlockLibrary::BlockLibrary(int steps, int micro_batches)
       filed_(block_parts * Surroundings::count * static_cast<std::size_t>(steps * micro_batches), -1) {}
 
 std::size_t BlockLibrary::slot(BlockPart part, const Surroundings& around, int step, int micro_batch) const {
-  const std::size_t batch =
-      static_cast<std::size_t>(step) * static_cast<std::size_t>(micro_batches_) + static_cast<std::size_t>(micro_batch);
-  return (batch * block_parts + static_cast<std::size_t>(part)) * Surroundings::count + around.index();
+  return (batch(step, micro_batch) * block_parts + static_cast<std::size_t>(part)) * Surroundings::count +
+         around.index();
 }
 
 const LibraryPiece* BlockLibrary::find(BlockPart part, const Surroundings& around, int step, int micro_batch) const {
@@ -174,13 +173,13 @@ void BlockLibrary::add(const Lowered& model, const OpTimes& times) {
   const std::vector<Surroundings> around = surroundings(model.regions, model.blocks);
   const std::size_t last = model.blocks - 1;
   Cutter cutter(model, times, 0);
-  const auto keep_end = [](std::vector<LibraryPiece>& ends, int step, LibraryPiece piece) {
-    const auto i = static_cast<std::size_t>(step);
+  const auto keep_end = [](std::vector<LibraryPiece>& ends, std::size_t i, LibraryPiece piece) {
     if (i < ends.size()) return require(same(ends[i], piece), "the optimizer depends on the policy");
     ends.push_back(std::move(piece));
   };
   for (int s = 0; s < model.steps; ++s) {
-    keep_end(starts_, s, cutter.cut(cutter.end_while([&] { return !cutter.is_layer(); }), std::nullopt));
+    const auto step = static_cast<std::size_t>(s);
+    keep_end(starts_, step, cutter.cut(cutter.end_while([&] { return !cutter.is_layer(); }), std::nullopt));
     for (int m = 0; m < model.micro_batches; ++m) {
       const auto keep = [&](BlockPart part, std::size_t block, LibraryPiece piece) {
         file(part, around[block], s, m, std::move(piece));
@@ -205,10 +204,16 @@ void BlockLibrary::add(const Lowered& model, const OpTimes& times) {
       });
       keep(BlockPart::below_backward, 0, cutter.cut(end, 0));
     }
-    const std::size_t end = cutter.end_while([&] {
-      return !cutter.is_layer() && cutter.part()->step == s && cutter.part()->what == StepPart::What::backward;
-    });
-    keep_end(tails_, s, cutter.cut(end, std::nullopt));
+    const auto cut_end = [&](StepPart::What what, std::optional<int> micro_batch) {
+      return cutter.cut(cutter.end_while([&] {
+        return !cutter.is_layer() && cutter.part()->step == s && cutter.part()->what == what &&
+               cutter.part()->micro_batch == micro_batch.value_or(cutter.part()->micro_batch);
+      }),
+                        std::nullopt);
+    };
+    keep_end(tails_, step, cut_end(StepPart::What::backward, std::nullopt));
+    for (int m = 0; m < model.micro_batches; ++m) keep_end(returned_, batch(s, m), cut_end(StepPart::What::unwind, m));
+    keep_end(ends_, step, cut_end(StepPart::What::backward, std::nullopt));
   }
   require(cutter.part() == nullptr, "there is more than the regions say");
 }
@@ -223,13 +228,16 @@ void BlockLibrary::check_alike(const BlockLibrary& other) const {
 
 void BlockLibrary::check_ends_alike(const BlockLibrary& other) const {
   for (int s = 0; s < steps_; ++s)
-    require(same(start(s), other.start(s)) && same(tail(s), other.tail(s)), "the optimizer depends on the policy");
+    require(same(start(s), other.start(s)) && same(tail(s), other.tail(s)) && same(end(s), other.end(s)),
+            "the optimizer depends on the policy");
 }
 
 void BlockLibrary::check_alike(int step, int micro_batch, int other_step, int other_micro_batch) const {
   const std::size_t a = slot(BlockPart::below, {BlockRuns::edge, BlockRuns::edge, BlockRuns::edge}, step, micro_batch);
   const std::size_t b =
       slot(BlockPart::below, {BlockRuns::edge, BlockRuns::edge, BlockRuns::edge}, other_step, other_micro_batch);
+  require(same(returned(step, micro_batch), returned(other_step, other_micro_batch)),
+          "later steps are unlike the second");
   for (std::size_t i = 0; i < block_parts * Surroundings::count; ++i) {
     const std::int32_t one = filed_[a + i], two = filed_[b + i];
     require((one < 0) == (two < 0) &&

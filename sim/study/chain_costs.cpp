@@ -32,6 +32,13 @@ ChainCosts chain_costs(const LayerGraph& graph) {
   return out;
 }
 
+std::int64_t total_time(const ChainCosts& costs) {
+  std::int64_t sum = 0;
+  for (const auto* times : {&costs.forward_time, &costs.backward_time})
+    for (const std::int64_t time : *times) sum += time;
+  return sum;
+}
+
 SlottedChain in_slots(const ChainCosts& costs, std::int64_t limit, std::int64_t slots) {
   SlottedChain out{costs, limit, 1};
   if (limit <= slots) return out;

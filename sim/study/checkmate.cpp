@@ -47,9 +47,10 @@ class Formulation {
   void add_columns() {
     for (std::int32_t t = 0; t < rows_; ++t)
       for (std::int32_t i = 0; i < rows_; ++i)
-        program_.add_column(dag_.cost[at(i)], t == i ? 1 : 0, i <= t ? 1 : 0, true);
+        program_.add_column(dag_.cost[at(i)], t == i ? 1 : 0, (dag_.stays[at(i)] ? t == i : i <= t) ? 1 : 0, true);
     for (std::int32_t t = 0; t < rows_; ++t)
-      for (std::int32_t i = 0; i < rows_; ++i) program_.add_column(0, 0, i < t ? 1 : 0, true);
+      for (std::int32_t i = 0; i < rows_; ++i)
+        program_.add_column(0, dag_.stays[at(i)] && i < t ? 1 : 0, i < t ? 1 : 0, true);
     for (std::int32_t t = 0; t < rows_; ++t)
       for (std::int32_t k = 0; k < rows_; ++k) program_.add_column(0, 0, limit_, false);
   }
@@ -74,7 +75,8 @@ class Formulation {
       for (std::int32_t i = 0; i < rows_; ++i) both(held(t, i), size(i));
     } else {
       both(memory(t, k - 1), 1);
-      for (const std::int32_t i : dag_.inputs[at(k - 1)]) both(add_free(t, i, k - 1, tight), -size(i));
+      for (const std::int32_t i : dag_.inputs[at(k - 1)])
+        if (!dag_.stays[at(i)]) both(add_free(t, i, k - 1, tight), -size(i));
     }
     program_.add_row(std::move(more), 0);
     program_.add_row(std::move(less), 0);

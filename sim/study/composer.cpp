@@ -13,9 +13,9 @@
 namespace tidemark {
 namespace {
 
-/// Every surroundings without held neighbours, each but the ends in two places; then those with.
-constexpr std::array<std::string_view, 2> close_layouts = {"aaabbabb", "abbabaaa"};
-constexpr std::array<std::string_view, 5> gap_layouts = {"hhhabbhh", "ahahaaha", "abhabaab", "haababah", "ahhhhhha"};
+/// Every surroundings without held neighbours, then every one with: each in two places, the models' ends apart.
+constexpr std::array<std::string_view, 2> close_layouts = {"aaaabb", "ababba"};
+constexpr std::array<std::string_view, 5> gap_layouts = {"habhaa", "hhhaha", "aahabh", "ahahhh", "hhaahh"};
 
 /// What decides which ops of a block run again, and how; which blocks do is apart.
 std::string body_of(const Policy& policy) {
@@ -25,10 +25,13 @@ std::string body_of(const Policy& policy) {
                     (policy.checkpointing.offload_parameters ? "p" : "");
   const auto* selective = std::get_if<policy::Selective>(&policy.kind);
   if (selective == nullptr) return out;
-  out += selective->recompute.empty() && selective->keep.empty() ? "" : "|recompute";
-  for (const std::string& pattern : selective->recompute) out += " " + pattern;
-  out += selective->keep.empty() ? "" : "|keep";
-  for (const std::string& pattern : selective->keep) out += " " + pattern;
+  const auto add = [&](const char* key, const std::vector<std::string>& names) {
+    out += names.empty() ? "" : key;
+    for (const std::string& name : names) out += " " + name;
+  };
+  add("|recompute", selective->recompute);
+  add("|keep", selective->keep);
+  add("|discard", selective->discard);
   return out;
 }
 
@@ -41,7 +44,7 @@ bool is_composable(const Policy& policy) {
   if (policy.hold_boundaries || !policy.nested.empty() || policy.offload) return false;
   const auto* selective = std::get_if<policy::Selective>(&policy.kind);
   if (selective == nullptr) return true;
-  const bool chooses = !selective->recompute.empty() || !selective->keep.empty();
+  const bool chooses = !selective->recompute.empty() || !selective->keep.empty() || !selective->discard.empty();
   const bool selects = chooses || !selective->layers.empty() || selective->every > 1;
   return selects && !counts_ops(selective->recompute) && !counts_ops(selective->keep);
 }
@@ -266,16 +269,20 @@ Composer::Score Composer::score(const std::vector<BlockRegion>& regions, const B
     out.steps.push_back(out.repeats.open(times));
     out.first.push_back(first);
     out.repeats.add(model_->whole.start(kind));
-    for (int m = 0; m < model_->batch_kinds; ++m) {
+    const auto copies = [&](int m) {
       const bool many = model_->micro_batches > most_kinds;
-      const std::uint64_t copies = many && m == 1 ? static_cast<std::uint64_t>(model_->micro_batches) - 2 : 1;
+      return many && m == 1 ? static_cast<std::uint64_t>(model_->micro_batches) - 2 : 1;
+    };
+    for (int m = 0; m < model_->batch_kinds; ++m) {
       Scorer scorer(pieces, kind, m, groups, out.repeats);
-      out.repeats.open(copies);
+      out.repeats.open(copies(m));
       scorer.write();
       out.repeats.close();
       out.above = scorer.above();
     }
     out.repeats.add(model_->whole.tail(kind));
+    for (int m = 0; m < model_->batch_kinds; ++m) out.repeats.add(model_->whole.returned(kind, m), copies(m));
+    out.repeats.add(model_->whole.end(kind));
     out.repeats.close();
   };
   for (int kind = 0; kind < model_->step_kinds; ++kind) {
@@ -317,7 +324,7 @@ Summary Composer::compose(const std::vector<BlockRegion>& regions, const BlockLi
             : piece.op;
     for (std::size_t c = 0; c < peak.at_peak.size(); ++c) peak.at_peak[c] += crest->before.net[c] + piece.at_crest[c];
   }
-  fill_cost(all.sums(score.steps.back()), last);
+  fill_cost(model_->steps == 1 ? total : all.sums(score.steps.back()), last);
   add_rates(last, model_->model_flops, model_->facts.flops_per_second);
   // Without a head the last block ends the forward pass.
   last.forward_end = model_->start + all.level_before_last(*score.above) + score.above->forward_end.value_or(Bytes{});

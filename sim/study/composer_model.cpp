@@ -13,8 +13,8 @@
 namespace tidemark {
 namespace {
 
-constexpr std::size_t small_blocks = 8;
-constexpr std::string_view held_layout = "hhhhhhhh";
+constexpr std::size_t small_blocks = 6;
+constexpr std::string_view held_layout = "hhhhhh";
 
 std::vector<BlockRegion> regions_of(std::string_view layout) {
   std::vector<BlockRegion> out;
@@ -69,6 +69,7 @@ ComposerModel::ComposerModel(const Scenario& given)
       times(scenario.device),
       facts(plain_facts(given)),
       small(program_of(scenario, static_cast<std::int64_t>(small_blocks))),
+      small_kernels(kernels_of(small, scenario.training)),
       small_outline(outline(small, KernelSet(scenario.training.profile.kernels, scenario.training.pytorch))),
       whole(empty()),
       held(empty()) {
@@ -81,10 +82,11 @@ ComposerModel::ComposerModel(const Scenario& given)
   const Outline all = outline(program, KernelSet(scenario.training.profile.kernels, scenario.training.pytorch));
   std::vector<StepPart> parts;
   const std::vector<BlockRegion> none;
-  const Step step = lower(scenario, program, make_plan({}, all), parts);
+  const Step step = lower(scenario, program, kernels_of(program, scenario.training), make_plan({}, all), parts);
   whole.add({step, parts, first_block, blocks, none, step_kinds, batch_kinds}, times);
   add(held, {}, held_layout);
   whole.check_alike(held);
+  if (micro_batches > most_kinds) check_more_batches();
   for (const StorageId id : step.initial) {
     start += step.storages[id].bytes;
     at_start[static_cast<std::size_t>(step.storages[id].category)] += step.storages[id].bytes;
@@ -94,10 +96,22 @@ ComposerModel::ComposerModel(const Scenario& given)
   model_flops = Int128{micro_batches} * program.model_flops;
 }
 
+/// What stands between steps must not depend on how many micro-batches stood before it.
+void ComposerModel::check_more_batches() const {
+  Scenario more = scenario;
+  const int batches = ++more.training.batch.accumulate;
+  std::vector<StepPart> parts;
+  const std::vector<BlockRegion> none;
+  const Step step = lower(more, small, small_kernels, make_plan({}, small_outline), parts);
+  BlockLibrary library(step_kinds, batches);
+  library.add({step, parts, small_first, small_blocks, none, step_kinds, batches}, times);
+  library.check_ends_alike(held);
+}
+
 void ComposerModel::add(BlockLibrary& library, const Policy& policy, std::string_view layout) const {
   const std::vector<BlockRegion> regions = regions_of(layout);
   std::vector<StepPart> parts;
-  const Step step = lower(scenario, small, make_plan(policy, regions, small_outline), parts);
+  const Step step = lower(scenario, small, small_kernels, make_plan(policy, regions, small_outline), parts);
   library.add({step, parts, small_first, small_blocks, regions, step_kinds, batch_kinds}, times);
 }
 

@@ -24,6 +24,8 @@ struct ComposerModel {
   void add(BlockLibrary& library, const Policy& policy, std::string_view layout) const;
   BlockLibrary empty() const { return {step_kinds, batch_kinds}; }
 
+  void check_more_batches() const;
+
   Scenario scenario;  // with as many steps and micro-batches as there are kinds of them
   int steps = 1, micro_batches = 1;
   int step_kinds = 1, batch_kinds = 1;
@@ -31,6 +33,7 @@ struct ComposerModel {
   ScenarioFacts facts;
   // the small model
   Program small;
+  std::vector<Kernel> small_kernels;
   Outline small_outline;
   std::size_t small_first = 0;
   // the whole one

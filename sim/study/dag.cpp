@@ -59,7 +59,7 @@ std::optional<DagSchedule> measure(const Dag& dag, std::vector<DagMove> moves) {
       continue;
     }
     if (!read_later[at(row)]) last[p].push_back(row);
-    read_later[at(row)] = false;
+    read_later[at(row)] = dag.stays[at(row)];  // it goes by a drop alone
     for (const std::int32_t input : dag.inputs[at(row)]) {
       if (!read_later[at(input)]) last[p].push_back(input);
       read_later[at(input)] = true;

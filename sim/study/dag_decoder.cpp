@@ -32,7 +32,7 @@ DagDecoder::Outcome DagDecoder::decode(const KeepWish& wish, std::int64_t most) 
     }
     // What this row reads has one reader less to come.
     for (const std::int32_t input : dag_.inputs[at(row)]) {
-      const bool in_set = live_[at(input)] && locks_[at(input)] == 0;
+      const bool in_set = live_[at(input)] && locks_[at(input)] == 0 && !dag_.stays[at(input)];
       if (in_set) evictable_.erase(entry(input));
       ++reader_[at(input)];
       if (in_set) evictable_.insert(entry(input));
@@ -60,7 +60,7 @@ void DagDecoder::lock(std::int32_t row) {
 }
 
 void DagDecoder::unlock(std::int32_t row) {
-  if (--locks_[at(row)] == 0) evictable_.insert(entry(row));
+  if (--locks_[at(row)] == 0 && !dag_.stays[at(row)]) evictable_.insert(entry(row));
 }
 
 bool DagDecoder::make_room(std::int64_t bytes) {
@@ -94,7 +94,7 @@ bool DagDecoder::materialize(std::int32_t row) {
   ++times_[at(row)];
   runs_.push_back(row);
   for (const std::int32_t input : inputs) unlock(input);
-  evictable_.insert(entry(row));
+  if (!dag_.stays[at(row)]) evictable_.insert(entry(row));
   return true;
 }
 

@@ -41,7 +41,7 @@ class Expressions {
     const std::string table = "[activation_checkpoint]\nmode = ";
     add(policy::None{}, "no recomputation", table + "\"none\"");
     for (int n = count(); n > 1; --n)
-      add(policy::Selective{{}, {}, {}, n}, "every " + std::to_string(n) + "th block in full",
+      add(policy::Selective{{}, {}, {}, n}, "the last of every " + std::to_string(n) + " blocks in full",
           table + "\"selective\"\nselective_ac_option = \"" + std::to_string(n) + "\"");
     // Its op list keeps attention and every second product.
     std::vector<std::string> kept;

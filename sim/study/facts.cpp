@@ -31,6 +31,16 @@ WithoutCopies without_copies(const Scenario& scenario, Plan plan) {
   return {summary.peak().peak.bytes, summary.last().forward_end};
 }
 
+/// The same of one stage: the one that is shown, or the worst.
+WithoutCopies without_copies(Scenario scenario, std::size_t stage) {
+  scenario.policy.offload.reset();
+  for (Policy& policy : scenario.pipeline->policies) policy.offload.reset();
+  scenario.pipeline->stage = static_cast<int>(stage);
+  const Step step = lower(scenario, {});
+  const Summary summary = summarize(step, simulate(step, scenario.device), {});
+  return {summary.peak().peak.bytes, summary.last().forward_end};
+}
+
 /// What the device, or the allocator's own capacity, leaves to the framework.
 std::optional<Bytes> usable_bytes(const Scenario& scenario) {
   if (scenario.caching && scenario.caching->available) return scenario.caching->available;
@@ -114,6 +124,9 @@ ScenarioFacts scenario_facts(const Scenario& scenario, const Run& run) {
       run.plan.steps, [](const PlanStep& s) { return s.action == Action::copy_in && s.keep == Keep::input; });
   if (!run.step.host.empty() && !scenario.pipeline && !reads_copies)
     facts.without_copies = without_copies(scenario, run.plan);
+  if (!run.step.host.empty() && scenario.pipeline)
+    facts.without_copies = without_copies(
+        scenario, scenario.pipeline->stage ? static_cast<std::size_t>(*scenario.pipeline->stage) : run.pipeline->worst);
   if (!recomputes(run.plan) && !moves(run.plan)) return facts;
   if (recomputes(run.plan)) facts.policy = describe(run.plan, run.outline);
   facts.no_checkpoint_peak = peak_without_checkpointing(scenario, run.outline);

@@ -45,8 +45,9 @@ Step lower(const Scenario& scenario, const Plan& plan) {
   return step;
 }
 
-Step lower(const Scenario& scenario, const Program& program, const Plan& plan, std::vector<StepPart>& parts) {
-  Step step = lower(program, plan, scenario.training, parts);
+Step lower(const Scenario& scenario, const Program& program, const std::vector<Kernel>& kernels, const Plan& plan,
+           std::vector<StepPart>& parts) {
+  Step step = lower(program, kernels, plan, scenario.training, parts);
   const std::size_t known = step.storages.size();
   keep_cublas_workspace(step, cublas_workspace(scenario));
   // Each workspace's allocation stands in the part that needs it: parts behind it begin one later.
@@ -75,6 +76,17 @@ Run run_model(const Scenario& scenario, const Plan& plan) {
   return out;
 }
 
+/// By stage: the peaks of the same pipeline without its copies.
+void compare_without_copies(Scenario scenario, PipelineFigures& figures) {
+  scenario.policy.offload.reset();
+  for (Policy& policy : scenario.pipeline->policies) policy.offload.reset();
+  const StageChunks stages = lower_chunks(scenario);
+  in_parallel(figures.stages.size(), [&](std::size_t stage) {
+    const StagesRun run = run_stages(scenario, stages, static_cast<int>(stage), false);
+    figures.stages[stage].without_copies = peaks_by_rank(run.step, run.allocation.timeline)[stage].bytes;
+  });
+}
+
 Run run_pipeline(const Scenario& scenario) {
   const std::optional<int> stage = scenario.pipeline->stage;
   const StageChunks stages = lower_chunks(scenario);
@@ -89,6 +101,7 @@ Run run_pipeline(const Scenario& scenario) {
   if (stage) in_parallel(peaks.size(), others);
   Run out;
   out.pipeline = pipeline_figures(shown.step, timeline.ops, std::move(peaks), std::move(shown.stands_for));
+  if (has_copies(stages.chunks)) compare_without_copies(scenario, *out.pipeline);
   if (stage) hide_other_ranks(shown.step, *stage, timeline.ops);
   take(std::move(shown.allocation), out);
   out.step = std::move(shown.step);

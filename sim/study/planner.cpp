@@ -1,16 +1,13 @@
 #include "tidemark/study/planner.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <string_view>
+#include <utility>
 #include <variant>
 
 #include "tidemark/base/errors.hpp"
-#include "tidemark/engine/simulate.hpp"
 #include "tidemark/input/yaml_map.hpp"
 #include "tidemark/plan/choices.hpp"
-#include "tidemark/report/peak.hpp"
 #include "tidemark/step/op_times.hpp"
 #include "tidemark/study/block_search.hpp"
 #include "tidemark/study/chain_exact.hpp"
@@ -21,6 +18,7 @@
 #include "tidemark/study/express.hpp"
 #include "tidemark/study/kept_bound.hpp"
 #include "tidemark/study/linear_program.hpp"
+#include "tidemark/study/plan_methods.hpp"
 #include "tidemark/study/revolve.hpp"
 #include "tidemark/study/rotor.hpp"
 #include "tidemark/study/saved_bytes.hpp"
@@ -29,44 +27,16 @@
 namespace tidemark {
 namespace {
 
-enum class Kind : std::uint8_t { program, graph, chain, whole_step };
-
-struct Method {
-  std::string name;
-  std::vector<Kind> kinds;
-};
-
-const std::vector<Kind> layered = {Kind::program, Kind::graph, Kind::chain};
-const std::vector<Method>& methods() {
-  static const std::vector<Method> all = {
-      {"auto", {Kind::program, Kind::graph, Kind::chain, Kind::whole_step}},
-      {"uniform", layered},
-      {"block", layered},
-      {"chen", layered},
-      {"knapsack", layered},
-      {"revolve", {Kind::chain}},
-      {"mixed", {Kind::chain}},
-      {"two_level", {Kind::chain}},
-      {"rotor", {Kind::chain}},
-      {"rotor_tight", {Kind::chain}},
-      {"chain_exact", {Kind::chain}},
-      {"checkmate", {Kind::whole_step}},
-      {"dtr", {Kind::whole_step}},
-      {"search", {Kind::program, Kind::graph, Kind::chain, Kind::whole_step}},
+/// Of two plans of the same cost: which runs lower ops again, where they first differ?
+bool runs_lower_again(const Plan& a, const Plan& b) {
+  const auto again = [](const Plan& plan) {
+    std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> out;
+    for (const PlanStep& step : plan.steps)
+      if (step.action == Action::recompute) out.emplace_back(step.layer, step.ops);
+    std::ranges::sort(out);
+    return out;
   };
-  return all;
-}
-
-Kind kind_of(const Scenario& scenario) {
-  const auto* graph = std::get_if<LayerGraph>(&scenario.model);
-  if (graph == nullptr) return Kind::program;
-  return graph->is_whole_step ? Kind::whole_step : graph->is_chain ? Kind::chain : Kind::graph;
-}
-
-std::string_view name_of(Kind kind) {
-  constexpr std::array<std::string_view, 4> names = {"models of ops", "layer graphs", "chains",
-                                                     "graphs whose rows are the whole step"};
-  return names[static_cast<std::size_t>(kind)];
+  return again(a) < again(b);
 }
 
 class Planning {
@@ -82,9 +52,7 @@ class Planning {
       throw InputError("the budget of " + pretty(budget) + " is below the " + to_string(answer_.static_bytes) +
                        " bytes that are live before the first op");
     consider({"none", "no recomputation", "", none, answer_.without});
-    if (kind_ == Kind::whole_step) return;
-    const Flops least = least_recompute(step, evaluator_.model(), budget);
-    if (least > Flops{}) answer_.bound = {"bytes kept at the end of forward", {}, least, false};
+    bound_work(step);
   }
 
   void run() {
@@ -96,7 +64,7 @@ class Planning {
     if (method == "block") block();
     if (method == "chen") chen();
     if (method == "knapsack") knapsack_plan();
-    if (method == "revolve") most_that_fits([&](int slots) { return revolve_sequence(blocks_, slots); });
+    if (method == "revolve") most_that_fits("revolve", [&](int slots) { return revolve_sequence(blocks_, slots); });
     if (method == "mixed") mixed_plan();
     if (method == "two_level") two_level_plan();
     if (method == "rotor") rotor_plan("rotor", RotorVariant::published);
@@ -107,10 +75,13 @@ class Planning {
   }
 
   PlanAnswer answer() {
-    if (!answer_.best) describe_nearest();
+    if (!answer_.best) {
+      answer_.nearest = find_nearest(evaluator_, budget_, !settings_.express.empty());
+      if (answer_.nearest.peak <= budget_ && settings_.express.empty())
+        answer_.notes.emplace_back("other methods have plans that fit: try auto");
+    }
     answer_.simulations = evaluator_.simulations();
-    if (answer_.best && answer_.bound.time.count > 0 && answer_.best->cost.time == answer_.bound.time)
-      answer_.bound.is_tight = true;
+    settle_bound();
     answer_.outline = evaluator_.model();
     return std::move(answer_);
   }
@@ -128,7 +99,7 @@ class Planning {
 
   /// `quick`: what takes seconds at most.
   void run_all(bool quick) {
-    if (kind_ == Kind::whole_step) {
+    if (kind_ == ModelKind::whole_step) {
       answer_.tried = {"search"};
       search_whole_step();
       if (!has_linear_solver() || evaluator_.model().layers.size() > most_rows_for_proof || answer_.bound.is_tight)
@@ -139,20 +110,24 @@ class Planning {
     answer_.tried = {"uniform", "block"};
     uniform();
     block();
-    if (kind_ == Kind::chain) {
+    if (kind_ == ModelKind::chain) {
       answer_.tried.emplace_back("rotor_tight");
       rotor_plan("rotor_tight", RotorVariant::tight);
       if (blocks_ <= most_layers_for_proof) {
         answer_.tried.emplace_back("chain_exact");
         chain_exact_plan();
       }
+      if (may_copy()) {
+        answer_.tried.emplace_back("two_level");
+        two_level_plan();
+      }
     }
-    if (kind_ != Kind::program && quick && blocks_ > most_layers_to_search) return;
+    if (kind_ != ModelKind::ops && quick && blocks_ > most_layers_to_search) return;
     answer_.tried.emplace_back("search");
     const Offer offer = [&](std::string words, Plan plan, const PlanCost& cost) {
       consider({"search", std::move(words), "", std::move(plan), cost});
     };
-    if (kind_ == Kind::program) {
+    if (kind_ == ModelKind::ops) {
       for (const std::string& framework : frameworks())
         for (const Expression& expression : expressions(framework, evaluator_.model())) try_expression(expression);
       return search_levels(evaluator_, budget_, offer);
@@ -160,14 +135,19 @@ class Planning {
     search_layers(evaluator_, budget_, 1000, offer);
   }
 
+  /// The cheapest stays; of equal ones that which runs lower ops again, and then the first.
   void consider(Proposal proposal) {
     if (proposal.cost.peak > budget_) return;
-    if (!answer_.best || is_cheaper(proposal.cost, answer_.best->cost)) answer_.best = std::move(proposal);
+    const bool better = !answer_.best || is_cheaper(proposal.cost, answer_.best->cost) ||
+                        (proposal.cost == answer_.best->cost && runs_lower_again(proposal.plan, answer_.best->plan));
+    if (better) answer_.best = std::move(proposal);
   }
 
-  void try_plan(const std::string& method, Plan plan, std::string words, std::string express = "") {
+  /// Whether it fits.
+  bool try_plan(const std::string& method, Plan plan, std::string words, std::string express = "") {
     const PlanCost cost = evaluator_.cost(plan);
     consider({method, std::move(words), std::move(express), std::move(plan), cost});
+    return cost.peak <= budget_;
   }
   void try_policy(const std::string& method, const PolicyKind& kind, std::string words, std::string express = "") {
     try_plan(method, evaluator_.plan_of(kind), std::move(words), std::move(express));
@@ -184,14 +164,17 @@ class Planning {
     try_plan("search", std::move(plan), expression.words);
   }
   /// A schedule may rest on what rotor's convention lets go and the scenario's does not: then it is no plan here.
-  void try_sequence(const std::string& method, const std::string& sequence) {
+  /// Whether it fits.
+  bool try_sequence(const std::string& method, const std::string& sequence) {
     try {
       Plan plan = evaluator_.plan_of(policy::Sequence{sequence});
       std::string words = "a schedule of " + std::to_string(plan.steps.size()) + " steps";
-      try_plan(method, std::move(plan), std::move(words));
+      return try_plan(method, std::move(plan), std::move(words));
     } catch (const InputError&) {
-      if (settings_.method == method)
-        answer_.notes.push_back("the schedule of " + method + " needs the rules of convention rotor");
+      const std::string note = "the schedule of " + method + " needs the rules of convention rotor";
+      const bool is_said = !answer_.notes.empty() && answer_.notes.back() == note;
+      if (settings_.method == method && !is_said) answer_.notes.push_back(note);
+      return false;
     }
   }
 
@@ -215,12 +198,11 @@ class Planning {
   }
 
   void chain_exact_plan() {
-    const ChainExact found = chain_exact(chain_costs(graph()), budget_.count);
+    const ChainCosts costs = chain_costs(graph());
+    const ChainExact found = chain_exact(costs, budget_.count);
     if (found.schedule) try_sequence("chain_exact", found.schedule->sequence);
-    const bool timed = answer_.without.time.count > 0;
     const bool same_rules = evaluator_.scenario().convention == Convention::rotor;
-    if (timed && same_rules && found.bound > 0)
-      answer_.bound = {"shortest path", Nanos{found.bound * steps()}, {}, false};
+    if (same_rules) bound_cost("shortest path", found.bound, total_time(costs));
     if (settings_.method != "chain_exact" || found.schedule) return;
     answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of a chain fits"
                                                : "the states ran out before a schedule was found");
@@ -262,9 +244,9 @@ class Planning {
 
   /// The method's schedule for the most slots of memory with which it fits.
   template <class SequenceOf>
-  void most_that_fits(const SequenceOf& sequence_of) {
-    for (int slots = blocks_; slots >= 1 && !(answer_.best && answer_.best->method == settings_.method); --slots)
-      try_sequence(settings_.method, sequence_of(slots));
+  void most_that_fits(const std::string& method, const SequenceOf& sequence_of) {
+    int slots = blocks_;
+    while (slots >= 1 && !try_sequence(method, sequence_of(slots))) --slots;
   }
 
   void refuse_above(int layers) const {
@@ -276,13 +258,12 @@ class Planning {
   void mixed_plan() {
     refuse_above(most_layers_for_tables);
     const Mixed mixed(blocks_, blocks_);
-    most_that_fits([&](int units) { return mixed.sequence(blocks_, units); });
+    most_that_fits("mixed", [&](int units) { return mixed.sequence(blocks_, units); });
   }
 
   /// With the chain's mean step; the outer level is the host, behind the device's link, and without a limit.
   void two_level_plan() {
     refuse_above(most_layers_for_tables);
-    answer_.bound = {};  // it is of what runs again, and a copy is no run
     const Device& device = evaluator_.scenario().device;
     const OpTimes times(device);
     TwoLevelCosts costs{0, 0, 0, 0};  // of all steps together: of one of them times their number
@@ -293,7 +274,51 @@ class Planning {
     costs.write = copy_duration(device.copy_to_host, boundaries).count;
     costs.read = copy_duration(device.copy_to_device, boundaries).count;
     if (costs.forward == 0 && costs.write == 0 && costs.read == 0) costs.forward = 1;  // no times: all that counts
-    most_that_fits([&](int slots) { return two_level(blocks_, slots, blocks_, costs).sequence; });
+    most_that_fits("two_level", [&](int slots) { return two_level(blocks_, slots, blocks_, costs).sequence; });
+  }
+
+  // ---- what no plan that fits goes below
+
+  /// Auto then tries plans that copy a chain's boundaries to the host.
+  bool may_copy() const {
+    const Device& device = evaluator_.scenario().device;
+    return kind_ == ModelKind::chain && settings_.method == "auto" && settings_.express.empty() &&
+           device.copy_to_host > 0 && device.copy_to_device > 0 && blocks_ <= most_layers_to_copy;
+  }
+
+  /// By the scenario's own copies and those of two_level; auto's come after its bound.
+  bool copies() const {
+    const Policy& policy = evaluator_.scenario().policy;
+    return policy.offload || policy.checkpointing.kind == Checkpointing::Kind::offload ||
+           settings_.method == "two_level";
+  }
+
+  void bound_work(const Step& none) {
+    const Device& device = evaluator_.scenario().device;
+    every_op_once_ = least_work(none, nullptr, device, budget_, true).time;
+    const auto* layers = std::get_if<LayerGraph>(&evaluator_.scenario().model);
+    const LeastWork least = least_work(none, layers, device, budget_, copies());
+    const bool again = least.recomputes > 0;
+    answer_.bound = {again ? "what must be there at one moment" : "every op runs once", least.time, least.recompute,
+                     least.recomputes, false};
+  }
+
+  /// No schedule of one step costs less than this, in which each op once costs `total`.
+  void bound_cost(const std::string& proof, std::int64_t cost, std::int64_t total) {
+    const bool timed = answer_.without.time.count > 0;
+    LowerBound& bound = answer_.bound;
+    const Nanos time{timed ? cost * steps() : 0};
+    const Flops recompute{timed ? 0 : Int128{cost - total} * steps()};
+    if (time > bound.time || recompute > bound.recompute) bound = {proof, time, recompute, bound.recomputes, false};
+  }
+
+  /// Where plans copy to the host, bounds of what runs again are of those that do not.
+  void settle_bound() {
+    LowerBound& bound = answer_.bound;
+    if (may_copy() && answer_.best && answer_.best->cost.time < bound.time)
+      bound = {"every op runs once", every_op_once_, {}, 0, false};
+    if (may_copy() && bound.proof != "every op runs once") bound.proof += ", nothing copied to the host";
+    if (answer_.best && bound.time.count > 0 && answer_.best->cost.time == bound.time) bound.is_tight = true;
   }
 
   // ---- graphs whose rows are the whole step
@@ -309,14 +334,10 @@ class Planning {
                  " of them again");
   }
 
-  /// No schedule of one step costs less than this.
-  void bound_cost(std::int64_t cost, const Dag& of, const std::string& proof) {
-    const bool timed = answer_.without.time.count > 0;
-    LowerBound& bound = answer_.bound;
-    const Nanos time{timed ? cost * steps() : 0};
-    const Flops recompute{timed ? 0 : cost - of.total()};
-    if (bound.proof.empty() || time > bound.time || recompute > bound.recompute)
-      bound = {proof, time, recompute, false};
+  void bound_whole_step(const Dag& of, const DagBound& bound) {
+    bound_cost(bound.programs > 0 ? "linear programs at " + std::to_string(bound.programs) + " moments"
+                                  : "fractional knapsacks",
+               bound.cost, of.total());
   }
 
   void search_whole_step() {
@@ -324,9 +345,7 @@ class Planning {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(settings_.seconds);
     const auto stop = [end] { return std::chrono::steady_clock::now() >= end; };
     const DagBound bound = bound_dag(of, budget_.count, programs_for_bound, stop);
-    bound_cost(bound.cost, of,
-               bound.programs > 0 ? "linear programs at " + std::to_string(bound.programs) + " moments"
-                                  : "fractional knapsacks");
+    bound_whole_step(of, bound);
     const DagSearchAnswer found =
         search_dag(of, budget_.count, {fewest_decodings + std::int64_t{10} * of.rows(), bound.cost, stop});
     if (!found.schedule) return;
@@ -343,7 +362,7 @@ class Planning {
       answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of this shape fits"
                                                  : "the time was over before a schedule was found");
     if (!found.schedule && found.is_proven) return;  // where there is no schedule, none is the cheapest
-    bound_cost(found.bound, of, "the integer program");
+    bound_cost("the integer program", found.bound, of.total());
     answer_.bound.is_tight = found.is_proven;
   }
 
@@ -353,6 +372,7 @@ class Planning {
     if (!heuristic)
       throw InputError("no heuristic is called '" + settings_.heuristic + "'; known are " + joined(heuristic_names()));
     const Dag of = dag();
+    bound_whole_step(of, bound_dag(of, budget_.count, 1));
     const DtrRun run = run_dtr(dtr_log(of), budget_.count, *heuristic, 10 * of.total());
     if (run.end == DtrRun::End::ok) return try_schedule("dtr", dtr_schedule(run, of), of);
     answer_.notes.push_back(settings_.heuristic + (run.end == DtrRun::End::thrashing
@@ -360,81 +380,25 @@ class Planning {
                                                        : " finds nothing left to evict"));
   }
 
-  // ---- what to say where nothing fits
-
-  /// The lowest limit at which a short search of the whole step finds a schedule.
-  void lower_whole_step() {
-    const Dag of = dag();
-    std::int64_t low = std::max(widest_row(of) - 1, budget_.count), high = answer_.without.peak.count;
-    while (high - low > std::max<std::int64_t>(1, high / 1000)) {
-      const std::int64_t middle = low + (high - low) / 2;
-      const DagSearchAnswer found = search_dag(of, middle, {short_decodings, 0, nullptr});
-      if (found.schedule) (void)evaluator_.cost(to_plan(*found.schedule, of));
-      (found.schedule ? high : low) = found.schedule ? found.schedule->peak : middle;
-    }
-  }
-
-  /// Plans of low peaks, whatever the method; its own schedules may not have been simulated.
-  void lower_layers() {
-    for (int k = 1; k <= blocks_; ++k) (void)evaluator_.cost(evaluator_.plan_of(policy::Interval{k, true}));
-    for (int slots = 1; kind_ == Kind::chain && slots <= 4; ++slots) try {
-        (void)evaluator_.cost(evaluator_.plan_of(policy::Sequence{revolve_sequence(blocks_, slots)}));
-      } catch (const InputError&) {  // it rests on the rules of convention rotor
-      }
-    if (evaluator_.least_peak() <= budget_) answer_.notes.emplace_back("other methods have plans that fit: try auto");
-  }
-
-  void describe_nearest() {
-    if (kind_ == Kind::whole_step) lower_whole_step();
-    if (kind_ != Kind::whole_step && settings_.express.empty()) lower_layers();
-    const Step step = evaluator_.lowered(evaluator_.lowest());
-    const Timeline timeline = simulate(step, evaluator_.scenario().device);
-    answer_.nearest.peak = evaluator_.least_peak();
-    if (timeline.events.empty()) return;
-    const OpId op = timeline.events[timeline.peak_event].op();
-    if (op != no_id) answer_.nearest.op = step.names[step.ops[op].name];
-    for (const PeakStorage& storage : peak_storages(step, timeline)) {
-      const StepStorage& of = step.storages[storage.storage];
-      answer_.nearest.alive.emplace_back(step.names[of.name], of.bytes);
-    }
-  }
-
   static constexpr std::size_t most_rows_for_proof = 64;
+  static constexpr int most_layers_to_copy = 200;
   static constexpr int most_layers_for_proof = 12, most_layers_for_tables = 1000, most_layers_to_search = 400;
   static constexpr int programs_for_bound = 48;
-  static constexpr std::int64_t fewest_decodings = 2'000, short_decodings = 200;
+  static constexpr std::int64_t fewest_decodings = 2'000;
 
   PlanEvaluator evaluator_;
   Bytes budget_;
   const PlanSettings& settings_;
-  Kind kind_;
+  ModelKind kind_;
   int blocks_ = 0;
+  Nanos every_op_once_;
   PlanAnswer answer_;
 };
 
 }  // namespace
 
-const std::vector<std::string>& plan_methods() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> out;
-    for (const Method& method : methods()) out.push_back(method.name);
-    return out;
-  }();
-  return names;
-}
-
 PlanAnswer find_plan(const Scenario& scenario, Bytes budget, const PlanSettings& settings) {
-  const auto method = std::ranges::find(methods(), settings.method, &Method::name);
-  if (method == methods().end())
-    throw InputError("no planner is called '" + settings.method + "'; known are " + joined(plan_methods()));
-  const Kind kind = kind_of(scenario);
-  if (std::ranges::find(method->kinds, kind) == method->kinds.end()) {
-    std::vector<std::string> others;
-    for (const Method& other : methods())
-      if (std::ranges::find(other.kinds, kind) != other.kinds.end()) others.push_back(other.name);
-    throw InputError("method '" + settings.method + "' does not plan " + std::string(name_of(kind)) + "; there are " +
-                     joined(others));
-  }
+  check_method(settings.method, kind_of(scenario));
   if (!settings.express.empty() && settings.method != "auto")
     throw InputError("--express searches all that the framework can say; leave out the method");
   Planning planning(scenario, budget, settings);

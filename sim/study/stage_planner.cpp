@@ -77,6 +77,10 @@ class StagePlanning {
       propose(stage, methods);
       next_[stage] = first_fit(stage, 0);
     });
+    const bool copies = methods.size() > 1 && can_copy();
+    if (copies) answer_.tried.emplace_back("offload");
+    for (std::size_t stage = 0; copies && stage < none_.size(); ++stage)
+      if (next_[stage] == candidates_[stage].size()) next_[stage] = fewest_copies(stage);
     if (!all_found()) return describe_nearest();
     // Together others' transfers end at other times: what fits in one stage's simulation nearly always fits here.
     for (;;) {
@@ -88,7 +92,7 @@ class StagePlanning {
         note_peak(stage, whole.peaks[stage], "");
         next_[stage] = first_fit(stage, next_[stage] + 1);
       }
-      if (fits) return answer(whole);
+      if (fits) return answer(copies ? with_copies(whole) : whole);
       if (!all_found()) return describe_nearest();
     }
   }
@@ -204,10 +208,14 @@ class StagePlanning {
     candidates_[stage].push_back(std::move(out));
   }
 
+  int largest_chunk(std::size_t stage) const {
+    int blocks = 0;
+    for (const std::size_t c : chunks_[stage]) blocks = std::max(blocks, scenario_.pipeline->layers_per_chunk[c]);
+    return blocks;
+  }
+
   void propose(std::size_t stage, const std::vector<std::string>& methods) {
-    int blocks = 0;  // of its largest chunk
-    for (const std::size_t c : chunks_[stage])
-      blocks = std::max(blocks, static_cast<int>(scenario_.pipeline->layers_per_chunk[c]));
+    const int blocks = largest_chunk(stage);
     const auto asks = [&](const char* method) { return std::ranges::find(methods, method) != methods.end(); };
     add(stage, policy::None{}, "no recomputation", "none");
     for (int n = 1; n <= blocks && asks("uniform"); ++n)
@@ -235,6 +243,48 @@ class StagePlanning {
     }
     std::ranges::fill(next_, 0);
     return true;
+  }
+
+  /// A stage that waits for its weights copies nothing, and one that copies already is not told otherwise.
+  bool can_copy() const {
+    const bool has_link = scenario_.device.copy_to_host > 0 && scenario_.device.copy_to_device > 0;
+    const bool is_free = std::ranges::none_of(none_, [](const Policy& policy) { return policy.offload.has_value(); });
+    return has_link && is_free && !scenario_.pipeline->splits_backward();
+  }
+
+  /// Nothing runs again, the fewest first blocks that suffice lie on the host; the number of candidates where none do.
+  std::size_t fewest_copies(std::size_t stage) {
+    const int blocks = largest_chunk(stage);
+    for (int n = 1; n <= blocks; ++n) {
+      Candidate copied{none_[stage], first_blocks(n, blocks) + " copied to the host", "offload", {}};
+      copied.policy.offload = Offload{.layers = {{0, n - 1}}};
+      try {
+        if (peak(stage, copied) > budget_) continue;
+      } catch (const InputError&) {  // those blocks hold nothing that could move, or a chunk has fewer
+        continue;
+      }
+      candidates_[stage].push_back(std::move(copied));
+      return candidates_[stage].size() - 1;
+    }
+    return candidates_[stage].size();
+  }
+
+  /// Stage by stage, copies in place of what runs again where the whole step is then shorter.
+  Whole with_copies(Whole best) {
+    for (std::size_t stage = 0; stage < none_.size(); ++stage) {
+      const std::size_t before = next_[stage];
+      if (before == 0 || candidates_[stage][before].method == "offload") continue;
+      const std::size_t copied = fewest_copies(stage);
+      if (copied == candidates_[stage].size()) continue;
+      next_[stage] = copied;
+      Whole whole = run_all(chosen());
+      const bool fits = std::ranges::all_of(whole.peaks, [&](Bytes peak) { return peak <= budget_; });
+      if (fits && whole.time < best.time)
+        best = std::move(whole);
+      else
+        next_[stage] = before;
+    }
+    return best;
   }
 
   std::size_t first_fit(std::size_t stage, std::size_t from) {

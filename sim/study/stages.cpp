@@ -196,7 +196,8 @@ std::optional<StagesRun> run_folded(const Scenario& scenario, const StageChunks&
 StagesRun run_stages(const Scenario& scenario, const StageChunks& stages, std::optional<int> stage,
                      bool with_allocator) {
   const bool steady = scenario.pipeline->steady;
-  if (steady)
+  const bool copies = has_copies(stages.chunks);
+  if (steady && !copies)
     if (std::optional<StagesRun> folded = run_folded(scenario, stages, stage)) return std::move(*folded);
   StagesRun out{
       .step = weave_stages(scenario, stages.chunks, stages.schedule, stage), .allocation = {}, .stands_for = {}};
@@ -205,7 +206,9 @@ StagesRun run_stages(const Scenario& scenario, const StageChunks& stages, std::o
   else
     out.allocation.timeline = simulate(out.step, scenario.device);
   if (steady)
-    out.allocation.notes.emplace_back("steady: this schedule does not come to repeat itself; all of it is simulated");
+    out.allocation.notes.emplace_back(
+        copies ? "steady: copies to the host need not repeat; all of it is simulated"
+               : "steady: this schedule does not come to repeat itself; all of it is simulated");
   return out;
 }
 

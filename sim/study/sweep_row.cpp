@@ -160,6 +160,12 @@ std::string difference(const Study& study, const std::string& head, const std::s
   return "";
 }
 
+void check_composed(const Study& study, std::int64_t index, const SweepRow& row) {
+  const std::string differs = difference(study, row.head, simulated_row(study, index).head);
+  check(differs.empty(),
+        "the composed row of point " + std::to_string(index) + " is not the simulated one: " + differs);
+}
+
 std::vector<std::string> csv_fields(std::string_view line) {
   std::vector<std::string> out(1);
   bool quoted = false;

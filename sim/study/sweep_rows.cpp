@@ -20,6 +20,8 @@ struct Waiting {
   Int128 cost = 0;
 };
 
+constexpr std::size_t chunk = 1U << 16U;  // bytes that go to a file at a time
+
 [[noreturn]] void no_room() {
   throw OutputError("cannot keep rows in a temporary file: " + std::string(std::strerror(errno)));
 }
@@ -31,7 +33,7 @@ void get(std::FILE* file, void* data, std::size_t bytes) {
 }  // namespace
 
 SweepRows::SweepRows() : file_(std::tmpfile()) {
-  if (!file_) no_room();
+  if (!file_ || std::setvbuf(file_.get(), nullptr, _IOFBF, chunk) != 0) no_room();
 }
 
 void SweepRows::put(const void* data, std::size_t bytes) {
@@ -57,18 +59,22 @@ void SweepRows::add(const SweepRow& row) {
 
 void SweepRows::write(bool front, const TextSink& sink) const {
   if (std::fflush(file_.get()) != 0 || std::fseek(file_.get(), 0, SEEK_SET) != 0) no_room();
-  std::string head, error;
+  std::string lines, error;
   for (std::int64_t i = 0; i < count_; ++i) {
     Waiting row;
     get(file_.get(), &row, sizeof row);
-    head.resize(row.head);
+    const std::size_t begin = lines.size();
+    lines.resize(begin + row.head);
     error.resize(row.error);
-    get(file_.get(), head.data(), row.head);
+    get(file_.get(), lines.data() + begin, row.head);
     get(file_.get(), error.data(), row.error);
     const auto found = front_.find(row.peak);
     const bool best = found != front_.end() && found->second == row.cost;
-    head += !front || !error.empty() ? "," : best ? ",1" : ",0";
-    sink(head + "," + csv_field(error) + "\n");
+    lines += !front || !error.empty() ? "," : best ? ",1" : ",0";
+    lines += "," + csv_field(error) + "\n";
+    if (lines.size() < chunk && i + 1 < count_) continue;
+    sink(lines);
+    lines.clear();
   }
   if (std::fseek(file_.get(), 0, SEEK_END) != 0) no_room();
 }

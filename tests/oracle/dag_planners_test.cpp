@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "support/csv.hpp"
+#include "support/whole_steps.hpp"
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/engine/simulate.hpp"
 #include "tidemark/plan/validity.hpp"
@@ -17,7 +17,6 @@
 
 using namespace tidemark;
 using test::Row;
-using test::split;
 
 namespace {
 
@@ -25,22 +24,7 @@ const std::string folder = "tests/oracle/data/planners/";
 
 std::map<std::string, LayerGraph> graphs() {
   std::map<std::string, LayerGraph> out;
-  for (const Row& row : test::table(folder + "dags.csv")) {
-    LayerGraph& graph = out[row.at("graph")];
-    graph.is_whole_step = true;
-    const auto costs = split(row.at("cost"), ' '), bytes = split(row.at("bytes"), ' ');
-    const auto reads = split(row.at("reads"), ';');
-    for (std::size_t i = 0; i < costs.size(); ++i) {
-      LayerCost layer;
-      layer.name = std::to_string(i);
-      layer.forward_time = Nanos{std::stoll(costs[i])};
-      layer.output = Bytes{std::stoll(bytes[i])};
-      if (i < reads.size())
-        for (const std::string& read : split(reads[i], ' '))
-          if (!read.empty()) layer.inputs.push_back(std::stoi(read));
-      graph.layers.push_back(layer);
-    }
-  }
+  for (const Row& row : test::table(folder + "dags.csv")) out[row.at("graph")] = test::whole_step(row);
   return out;
 }
 
@@ -168,16 +152,20 @@ TEST_CASE("checkmate: cost and peak of the published baselines") {
 TEST_CASE("checkmate: the optimum of the published rows of POET without paging") {
   if (!has_linear_solver()) return;
   const auto all = graphs();
+  std::size_t rows = 0;
   for (const Row& row : test::table(folder + "poet.csv")) {
     const std::string name = row.at("graph") + " in " + row.at("budget");
     CAPTURE(name);
     const Dag dag = make_dag(all.at(row.at("graph")), false);
     CHECK(cost_of(checkmate(dag, std::stoll(row.at("budget")), 60).schedule) == row.at("optimum"));
+    ++rows;
   }
+  CHECK(rows == 7);
 }
 
 TEST_CASE("search: the optimum over all orders of every row, and bounds that hold") {
   const auto all = graphs();
+  std::size_t rows = 0;
   for (const Row& row : test::table(folder + "dag_optima.csv")) {
     const std::string name = row.at("graph") + " in " + row.at("budget");
     CAPTURE(name);
@@ -187,9 +175,11 @@ TEST_CASE("search: the optimum over all orders of every row, and bounds that hol
     CHECK(bound.cost >= dag.total());
     const DagSearchAnswer answer = search_dag(dag, budget, {300, bound.cost, nullptr});
     CHECK(cost_of(answer.schedule) == row.at("any_order"));
+    ++rows;
     if (!answer.schedule) continue;
     CHECK(bound.cost <= answer.schedule->cost);
     CHECK(answer.schedule->peak <= budget);
     check_runs(all.at(row.at("graph")), *answer.schedule);
   }
+  CHECK(rows == 73);
 }

@@ -85,8 +85,9 @@ std::string time_of(const std::optional<ChainSchedule>& schedule) {
 
 TEST_CASE("rotor and the exact optimum: every published time, and plans that keep what they promise") {
   const std::map<std::string, ChainCosts> all = chains();
-  int better = 0;
+  int better = 0, rows = 0;
   for (const Row& row : test::table("tests/oracle/data/planners/rotor_times.csv")) {
+    ++rows;
     const std::string name = row.at("chain") + " " + row.at("limit");
     CAPTURE(name);
     const ChainCosts& costs = all.at(row.at("chain"));
@@ -111,6 +112,7 @@ TEST_CASE("rotor and the exact optimum: every published time, and plans that kee
     }
   }
   CHECK(better > 0);
+  CHECK(rows == 194);
 }
 
 TEST_CASE("rotor in slots stays within the bytes") {
@@ -192,7 +194,9 @@ std::pair<std::int64_t, std::int64_t> slots_used(const std::string& sequence, st
 }  // namespace
 
 TEST_CASE("revolve: forward steps of every row, and sequences that take them") {
+  std::size_t rows = 0;
   for (const Row& row : test::table("tests/oracle/data/planners/revolve.csv")) {
+    ++rows;
     const std::int64_t n = std::stoll(row.at("n")), s = std::stoll(row.at("s"));
     CAPTURE(n);
     CAPTURE(s);
@@ -206,6 +210,7 @@ TEST_CASE("revolve: forward steps of every row, and sequences that take them") {
     CHECK(to_string(simulated(uniform_chain(n, 1, 0, 1), sequence).time) == row.at("forward_steps"));
     CHECK(slots_used(sequence, n).first <= s);
   }
+  CHECK(rows == 193);
 }
 
 TEST_CASE("mixed: forward steps of every row, in schedules that run within their units") {

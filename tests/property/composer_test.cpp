@@ -32,7 +32,7 @@ void choose_training(Scenario& scenario) {
 Scenario any_mlp() {
   Scenario scenario;
   scenario.family = "mlp";
-  MlpSpec spec = any_mlp_spec(9, 16);
+  MlpSpec spec = any_mlp_spec(7, 16);
   if (spec.style == "inplace") spec.activation = "relu";
   scenario.model = spec;
   scenario.training.profile = *find_profile(one_of<std::string>({"ideal", "pytorch-2.6-cpu"}));
@@ -43,7 +43,7 @@ Scenario any_mlp() {
 Scenario any_transformer() {
   Scenario scenario;
   scenario.family = "transformer";
-  scenario.model = any_transformer_spec(9, 14);
+  scenario.model = any_transformer_spec(7, 14);
   scenario.training.profile =
       *find_profile(one_of<std::string>({"pytorch-cuda", "pytorch-2.6-cpu", "pytorch-1.13-cpu", "ideal", "megatron"}));
   scenario.training.batch.size = number(1, 2);
@@ -107,7 +107,8 @@ void judge(Scenario scenario, Tally& tally) {
     ScenarioFacts facts = plain_facts(scenario);
     facts.top = 0;
     const Summary simulated = summarize(made.step, made.timeline, facts);
-    RC_ASSERT(make_row("", *composed, SweepMethod::composed) == make_row("", simulated, SweepMethod::composed));
+    RC_ASSERT(make_row("", *composed, SweepMethod::composed).head ==
+              make_row("", simulated, SweepMethod::composed).head);
     RC_ASSERT(composed->peak().at_peak == simulated.peak().at_peak);
     RC_ASSERT(composed->peak().peak.op == simulated.peak().peak.op);
     RC_ASSERT(composed->last().time == simulated.last().time);

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 class LayerNorm(nn.Module):
@@ -148,6 +149,7 @@ class Stack(nn.Module):
         self.embed_tokens, self.is_decoder = embed_tokens, is_decoder
         self.block = nn.ModuleList(Block(sizes, buckets if i == 0 else 0, is_decoder) for i in range(layers))
         self.final_layer_norm, self.dropout = LayerNorm(sizes[0]), nn.Dropout(sizes[4])
+        self.gradient_checkpointing = None  # keyword arguments of checkpoint()
 
     def forward(self, input_ids, encoder_hidden_states=None):
         inputs_embeds = self.embed_tokens(input_ids)
@@ -160,8 +162,13 @@ class Stack(nn.Module):
         cross_bias = None
         hidden_states = self.dropout(inputs_embeds)
         for layer_module in self.block:
-            layer_outputs = layer_module(hidden_states, mask, position_bias, encoder_hidden_states, encoder_mask,
-                                         cross_bias)
+            if self.gradient_checkpointing is not None:
+                layer_outputs = checkpoint(layer_module.forward, hidden_states, mask, position_bias,
+                                           encoder_hidden_states, encoder_mask, cross_bias,
+                                           **self.gradient_checkpointing)
+            else:
+                layer_outputs = layer_module(hidden_states, mask, position_bias, encoder_hidden_states, encoder_mask,
+                                             cross_bias)
             hidden_states = layer_outputs[0]
             position_bias = layer_outputs[1]
             if self.is_decoder:

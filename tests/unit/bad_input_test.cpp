@@ -228,6 +228,10 @@ TEST_CASE("bad input: degrees that do not divide what they should") {
       {"tokens of context ranks", grouped + "parallel: {context: 3}",
        "s.yaml:3:21: error: a sequence of 64 does not divide into the two chunks a rank that context 3 makes; expected "
        "a multiple of 6"},
+      {"context of other code", grouped + "parallel: {context: 2}",
+       "s.yaml:3:21: error: 'context' above 1 is not simulated for model_code huggingface; with megatron it is"},
+      {"context of attention that keeps its scores", grouped + megatron + "parallel: {context: 2}",
+       "s.yaml:4:21: error: 'context' above 1 is not simulated for attention eager; with flash and fused it is"},
       {"experts of a dense model", gpt2 + "parallel: {expert: 2, data: 2}",
        "s.yaml:2:20: error: 'expert' divides routed experts, which this model does not have"},
       {"experts", routed + "parallel: {expert: 4, data: 4}", "s.yaml:3:20: error: 6 experts do not divide by expert 4"},

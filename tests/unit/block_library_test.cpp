@@ -25,8 +25,8 @@ Made made(const Regions& regions, std::int64_t hidden = test::h) {
   const Training training = test::training("huggingface", "cuda-sm80");
   const Program program = make_transformer(spec, training);
   Made out;
-  out.step = lower(program, make_plan({policy::Full{}}, regions, outline(program, KernelSet("cuda-sm80"))), training,
-                   out.parts);
+  const Plan plan = make_plan({policy::Full{}}, regions, outline(program, KernelSet("cuda-sm80")));
+  out.step = lower(program, kernels_of(program, training), plan, training, out.parts);
   return out;
 }
 

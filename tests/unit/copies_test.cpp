@@ -93,7 +93,7 @@ TEST_CASE("offload: the host's bytes, the copies' time, and what of it is expose
       {"nothing copied", "Fe0 Fe1 Fe2 L B2 B1 B0", {}, {}},
       {"exposed: the copy back starts when its reader is next",
        "Fe0 Fe1 Out0 Fe2 L B2 In0 B1 B0",
-       {2, {100}, {100}, {100}, {200}, {100}, {{}, {100}, {}, {}, {}}, WithoutCopies{{300}, Bytes{300}}},
+       {2, {100}, {100}, {100}, {200}, {100}, {{}, {100}, {}, {}, {}}, WithoutCopies{{300}, Bytes{300}}, {100}},
        {100}},
       {"hidden: it starts before the backward ahead of it",
        "Fe0 Fe1 Out0 Fe2 L In0 B2 B1 B0",

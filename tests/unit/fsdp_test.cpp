@@ -255,7 +255,7 @@ TEST_CASE("fsdp: what is refused") {
       {"another framework", {"profile=megatron"}, "'fsdp1' is for model code huggingface and torchtitan, not megatron"},
       {"main gradients",
        {"dtype.main_gradients=float32"},
-       "'fsdp1' shards parameters, gradients and states, but no main_gradients; leave dtype.main_gradients out"},
+       "'fsdp1' shards parameters, gradients and states, but no main_gradients; expected dtype.main_gradients none"},
       {"a part that does not divide",
        {fsdp2, "parallel.fsdp.reshard_after_forward=3"},
        "'reshard_after_forward' must be true, false, or a number of ranks from 2 on that divides the 4 of 'data', not "

@@ -65,6 +65,48 @@ TEST_CASE("clipping: what the norm of all gradients allocates") {
   CHECK(count_of(step_of(llama, {torch, "steps=1", "batch.accumulate=3"}), "clip.total_norm") == 1);
 }
 
+TEST_CASE("optimizer state has the type that the framework gives it") {
+  const std::string adamw = "optimizer=adamw", adam = "optimizer={kind: adam, fused: true}";
+  const std::string megatron = "profile=megatron", fp16 = "dtype={parameters: float16, compute: float16}";
+  const std::string state = head + ".exp_avg_sq";
+  check_lives({
+      // torch/optim: torch.zeros_like(p); 6,144 elements of 2 bytes
+      {"PyTorch: the weight's", {adamw}, state, "12288 B, optimizer.state to end"},
+      {"and that of its temporaries", {adamw}, head + ".sqrt", "12288 B, optimizer.bfloat16 to optimizer.bfloat16"},
+      {"torchtitan's too", {adamw, "profile=torchtitan"}, state, "12288 B, optimizer.state to end"},
+      {"fp32 weights under autocast",
+       {adamw, "dtype={parameters: float32, autocast: bfloat16}"},
+       state,
+       "24576 B, optimizer.state to end"},
+      {"of the master copy, where it is that one that is updated",
+       {adamw, "dtype.master=float32"},
+       state,
+       "24576 B, optimizer.state to end"},
+      {"as asked", {adamw, "dtype.moments=float32"}, state, "24576 B, optimizer.state to end"},
+      {"each weight's own: an adapter in fp32",
+       {adamw, "lora={rank: 2, targets: [q_proj], trained: [lm_head]}"},
+       "layers.0.attention.q_proj.lora_A.weight.exp_avg",
+       "512 B, optimizer.state to end"},
+      {"beside a trained weight of the base in bf16",
+       {adamw, "lora={rank: 2, targets: [q_proj], trained: [lm_head]}"},
+       state,
+       "12288 B, optimizer.state to end"},
+      // FusedAdam; arguments.py: accumulate_allreduce_grads_in_fp32 with bf16
+      {"Megatron: fp32", {megatron, adam}, state, "24576 B, optimizer.state to end"},
+      {"a master copy", {megatron, adam}, head + ".master", "24576 B, start to end"},
+      {"main gradients", {megatron, adam}, head + ".main_grad", "24576 B, start to end"},
+      {"with fp16 of that type", {megatron, adam, fp16}, head + ".main_grad", "12288 B, start to end"},
+      {"fp32 weights need no copy", {megatron, adam, "dtype={parameters: float32}"}, head + ".master", "never"},
+      {"but have the buffer of gradients",
+       {megatron, adam, "dtype={parameters: float32}"},
+       head + ".main_grad",
+       "24576 B, start to end"},
+      {"none leaves it out", {megatron, adam, "dtype.master=none"}, head + ".master", "never"},
+      {"and so with gradients", {megatron, adam, "dtype.main_gradients=none"}, head + ".main_grad", "never"},
+      {"without an optimizer none of them", {megatron}, head + ".main_grad", "never"},
+  });
+}
+
 TEST_CASE("8-bit states: a byte, and a scale a block") {
   const std::string adam = "optimizer={kind: adamw, states: 8bit}";
   check_lives({
@@ -93,12 +135,12 @@ TEST_CASE("updates within backward: a gradient dies with its update") {
   const std::string adam = "optimizer={kind: adamw, in_backward: true}";
   check_lives({
       {"the update frees it", {sgd}, head + ".grad", "12288 B, backward of head.lm_head to optimizer.bfloat16"},
-      {"state is born at the first one", {adam}, head + ".exp_avg", "24576 B, optimizer.state to end"},
-      {"a list of one", {adam}, head + ".sqrt", "24576 B, optimizer.bfloat16 to optimizer.bfloat16"},
+      {"state is born at the first one", {adam}, head + ".exp_avg", "12288 B, optimizer.state to end"},
+      {"a list of one", {adam}, head + ".sqrt", "12288 B, optimizer.bfloat16 to optimizer.bfloat16"},
       {"single-tensor form",
        {"optimizer={kind: adamw, in_backward: true, multi_tensor: false}"},
        head + ".denominator",
-       "24576 B, optimizer." + head + " to optimizer." + head},
+       "12288 B, optimizer." + head + " to optimizer." + head},
       {"8-bit states",
        {"optimizer={kind: adamw, in_backward: true, states: 8bit}"},
        head + ".grad",

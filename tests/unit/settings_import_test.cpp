@@ -132,6 +132,7 @@ TEST_CASE("import: Megatron's degrees of one rank") {
       {"chunks by their layers",
        "  --pipeline-model-parallel-size: 2\n  --num-layers-per-virtual-pipeline-stage: 3\n  --global-batch-size: 32\n",
        "parallel: {pipeline: 2, virtual: 2, micro_batches: 8}\n"},
+      {"ranks that divide sequences", "  --context-parallel-size: 2\n  --bf16: true\n", "parallel: {context: 2}\n"},
       {"divided states", "  --use-distributed-optimizer: true\n", "parallel: {distributed_optimizer: true}\n"},
   };
   for (const Case& c : cases) {
@@ -142,8 +143,11 @@ TEST_CASE("import: Megatron's degrees of one rank") {
     CHECK_NOTHROW(parse_scenario(out.scenario, "imported.yaml"));
     CHECK(out.unused.empty());
   }
-  CHECK(imported("run.yaml", megatron("  --context-parallel-size: 2\n")).unused ==
-        std::vector<std::string>{"--context-parallel-size: 2 (not simulated)"});
+  CHECK(imported("run.yaml", megatron("  --context-parallel-size: 2\n  --bf16: true\n  --attention-backend: unfused\n"))
+            .unused == std::vector<std::string>{"--context-parallel-size: 2 (not simulated without fused attention)"});
+  CHECK(
+      imported("run.yaml", megatron("  --context-parallel-size: 2\n  --bf16: true\n  --cp-comm-type: a2a\n")).unused ==
+      std::vector<std::string>{"--cp-comm-type: a2a (keys go round, as with p2p)"});
 }
 
 TEST_CASE("import: clipping") {

@@ -210,3 +210,35 @@ TEST_CASE("shards: gathered tokens and partial sums are whole, and go once they 
   const auto is_buffer = [&](const StepStorage& s) { return result.step.names[s.name] == "global_memory_buffer"; };
   CHECK(std::ranges::count_if(result.step.storages, is_buffer) == 1);
 }
+
+// Every rank has these vectors whole, and of its own tokens (or heads) their gradients: 4 B each, 3/4 of them twice.
+TEST_CASE("shards: gradients of norms and row biases are added up over tensor ranks") {
+  struct Case {
+    std::string name, model, parallel;
+    std::int64_t bytes;  // side by side; 0: nothing is exchanged
+  };
+  const Case cases[] = {
+      {"two layers of two norms and two row biases, the last norm", gpt, "{tensor: 4, sequence: true}",
+       4 * (2 * (2 * 2 + 2) + 2) * 64},
+      {"norms without biases", llama, "{tensor: 4, sequence: true}", 4 * (2 * 2 + 1) * 64},
+      {"whole tokens on every rank", gpt, "{tensor: 4}", 0},
+      {"one rank", gpt, "{}", 0},
+      {"before replicas divide the states", gpt, "{tensor: 4, sequence: true, data: 2, distributed_optimizer: true}",
+       4 * (2 * (2 * 2 + 2) + 2) * 64},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Run result = run(parse_scenario(c.model + "steps: 1\nparallel: " + c.parallel + "\n", "s.yaml"));
+    CHECK_FALSE(referee(result.step, result.timeline));
+    std::vector<std::string> exchanges, buffers;
+    for (const StepOp& op : result.step.ops)
+      if (op.layer < 0 && op.kind == OpKind::collective)
+        exchanges.push_back(result.step.names[op.name] + " " + std::to_string(op.moved.count));
+    for (const StepStorage& storage : result.step.storages)
+      if (result.step.names[storage.name] == "norm_gradients.flat") buffers.push_back(to_string(storage.bytes));
+    const auto found = std::ranges::find(exchanges, "norm_gradients.all_reduce " + std::to_string(c.bytes * 2 * 3 / 4));
+    CHECK((found != exchanges.end()) == (c.bytes > 0));
+    CHECK(buffers == (c.bytes > 0 ? std::vector<std::string>{std::to_string(c.bytes)} : std::vector<std::string>{}));
+    if (exchanges.size() > 1) CHECK(exchanges.front().starts_with("gradients.reduce_scatter"));
+  }
+}

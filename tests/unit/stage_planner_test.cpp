@@ -216,3 +216,35 @@ TEST_CASE("stage policies: what is written is read again") {
   given.kind = policy::Given{};
   CHECK_THROWS_AS((void)write_policy(given), InternalError);
 }
+
+// Layers of 100 kB and 20 us: a link of 100 GB/s carries one in 1 us, one of 1 GB/s in 100 us.
+TEST_CASE("stage planner: copies where they take less time than running again") {
+  const std::string model =
+      "model: {family: chain, layers: 8, layer_activation: 100 kB, boundary: 10 B, gradient: 10 B, forward_time: 20 "
+      "us, "
+      "backward_time: 40 us}\n";
+  struct Case {
+    std::string name, rate, method;
+    bool copies;
+  };
+  const Case cases[] = {
+      {"a fast link", "100 GB/s", "auto", true},
+      {"a slow link", "1 GB/s", "auto", false},
+      {"a fast link, other methods", "100 GB/s", "uniform", false},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Scenario given =
+        scenario(model + "device: {copy_bandwidth: {to_host: " + c.rate + ", to_device: " + c.rate + "}}\n",
+                 "pipeline: 2, micro_batches: 8");
+    const Bytes budget{highest(run(given)).count * 8 / 10};
+    const StagePlanAnswer answer = find_stage_policies(given, budget, c.method, "");
+    REQUIRE(answer.stages.size() == 2);
+    CHECK((answer.stages[0].method == "offload") == c.copies);
+    const Run result = run(under(given, answer));
+    CHECK(highest(result) <= budget);
+    CHECK(result.timeline.end == answer.time);
+    if (c.copies) CHECK(answer.time <= find_stage_policies(given, budget, "uniform", "").time);
+    if (!c.copies && c.method == "auto") CHECK(answer.tried.back() == "offload");
+  }
+}

@@ -223,6 +223,17 @@ TEST_CASE("sweep: a difference between composed and simulated names the point's 
   CHECK(difference(study, one, other).empty());
 }
 
+TEST_CASE("sweep: a composed row that is not the simulated one ends the sweep") {
+  const TextFile file("sweep_test.yaml", chain_study("100MB", "{policy.interval: [1, 2]}"));
+  const Study study = read_study(file.path, {});
+  SweepRow row = simulated_row(study, 1);
+  CHECK_NOTHROW(check_composed(study, 1, row));
+  row.head.replace(row.head.find("260000000"), 9, "260000001");
+  CHECK_THROWS_WITH_AS(check_composed(study, 1, row),
+                       "the composed row of point 1 is not the simulated one: peak_bytes 260000001, expected 260000000",
+                       InternalError);
+}
+
 TEST_CASE("sweep rows: fields in quotes") {
   CHECK(csv_fields("a,\"b,\"\"c\"\"\",,d") == std::vector<std::string>{"a", "b,\"c\"", "", "d"});
   CHECK(csv_fields(csv_field("x\"y,z")) == std::vector<std::string>{"x\"y,z"});

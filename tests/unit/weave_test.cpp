@@ -262,3 +262,70 @@ TEST_CASE("weave: micro-batches that run backward in another order") {
   const PipelineSchedule turned = parse_schedule("0F0,0F1,0B1,0B0", "s.csv");
   CHECK_NOTHROW(weave({chunk}, turned, {}));  // all micro-batches are alike
 }
+
+// Both chunks wait for each other, then half of the table's gradient goes each way, twice.
+TEST_CASE("weave: the first and the last stage add up the gradients of the table that they share") {
+  const std::string model =
+      "model: {family: transformer, model_type: gpt2, layers: 4, hidden: 64, heads: 4, ffn_hidden: 256, vocab: 512, "
+      "max_positions: 128, activation: gelu, attention: eager, tied_embeddings: TIED}\n"
+      "batch: {size: 2, sequence: 128}\noptimizer: adamw\ndevice: a100-80gb\n";
+  struct Case {
+    std::string name, profile, tied, parallel;
+    std::vector<int> ranks;  // that exchange
+    std::int64_t bytes, time;
+  };
+  const std::string megatron = "profile: megatron\ndtype: {parameters: bfloat16, main_gradients: float32}\n";
+  const Case cases[] = {
+      {"in the type of the weights",
+       "",
+       "true",
+       "pipeline: 2, transfer_time: 1 us, transfer_bandwidth: 1 GB/s",
+       {0, 1},
+       131'072,
+       2'000 + 131'072},
+      {"Megatron's main gradients, four stages",
+       megatron,
+       "true",
+       "pipeline: 4, transfer_time: 1 us, transfer_bandwidth: 1 GB/s",
+       {0, 3},
+       131'072,
+       2'000 + 131'072},
+      {"between nodes",
+       "",
+       "true",
+       "pipeline: 2, transfer_time: 1 us, stages_per_node: 1, node_transfer_time: 5 us",
+       {0, 1},
+       131'072,
+       10'000},
+      {"a head of its own", "", "false", "pipeline: 2, transfer_time: 1 us", {}, 0, 0},
+      {"both on one stage", "", "true", "pipeline: 2, schedule: zb_v, transfer_time: 1 us", {}, 0, 0},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    std::string text = c.profile + model;
+    text.replace(text.find("TIED"), 4, c.tied);
+    const Run result = run(parse_scenario(text + "parallel: {" + c.parallel + ", micro_batches: 4}\n", "t.yaml"));
+    CHECK_FALSE(referee(result.step, result.timeline));
+    std::vector<int> ranks;
+    std::vector<Nanos> starts, ends;
+    for (std::size_t i = 0; i < result.step.ops.size(); ++i) {
+      const StepOp& op = result.step.ops[i];
+      if (result.step.names[op.name] != "embedding.gradient.all_reduce" || op.step != 1) continue;
+      ranks.push_back(op.rank);
+      starts.push_back(result.timeline.ops[i].start);
+      ends.push_back(result.timeline.ops[i].end);
+      CHECK(op.moved == Bytes{c.bytes});
+      CHECK(op.read_end - op.read_begin == 1);
+    }
+    CHECK(ranks == c.ranks);
+    if (ranks.size() != 2) continue;
+    CHECK(starts[0] == starts[1]);
+    CHECK(ends[0] - starts[0] == Nanos{c.time});
+    // Nobody updates before: the optimizer of both ranks comes behind.
+    for (std::size_t i = 0; i < result.step.ops.size(); ++i) {
+      const StepOp& op = result.step.ops[i];
+      if (op.step == 1 && op.phase == Phase::optimizer && std::ranges::find(ranks, op.rank) != ranks.end())
+        CHECK(result.timeline.ops[i].start >= ends[0]);
+    }
+  }
+}

@@ -24,9 +24,7 @@ def fms_scenario(row):
                 "allocator": {"kind": "cuda_caching", "capacity": "200 GiB"}}  # what is measured has fitted
     if row["amp"] == "yes":
         scenario["dtype"]["autocast"] = half
-    if row["method"] == "full":
-        scenario["dtype"]["moments"] = half
-    else:
+    if row["method"] != "full":
         scenario["lora"] = {"rank": 16, "targets": ["qkv_proj"] if small else ["q_proj", "k_proj", "v_proj", "o_proj"],
                             "dropout": 0.1}
     if small and row["method"] == "full":  # the trainer's name `outputs` is alive in backward: 2 B a token and word
@@ -58,8 +56,9 @@ def fms_cases(rows):
 def fsdp_scenario(row):
     """The same under accelerate's FSDP. Its mixed precision stores what is trained in fp32, gathers and reduces it in
     the half type, and leaves frozen weights as they are, so norms are never fp32. fms-acceleration's fused adapters
-    are ignored by FSDP (fused-ops-and-kernels, lora_adapters_switch_ddp_from_fsdp); that they are stored in the half
-    type is no source's word but ours, from these rows' own resident bytes: 8 B a parameter, whatever the ranks."""
+    are ignored by FSDP (fused-ops-and-kernels, lora_adapters_switch_ddp_from_fsdp). Their type is that of the packed
+    weights' storage, which PEFT gives a new adapter; that it is not widened after that is no source's word but ours, from
+    these rows' own resident bytes: 8 B a parameter, whatever the ranks."""
     scenario = fms_scenario(row)
     half, full = row["dtype"], row["method"] == "full"
     fsdp = {}
@@ -67,11 +66,10 @@ def fsdp_scenario(row):
     if row["amp"] == "yes":
         fsdp = {"parameter_dtype": half, "reduce_dtype": half}
         if full:
-            scenario["dtype"].update(parameters="float32", moments="float32")
+            scenario["dtype"]["parameters"] = "float32"
     if "foak" in row["framework"] and "peft" in row["framework"]:
         fsdp["ignored_modules"] = ["lora_A", "lora_B"]
         scenario["lora"]["dtype"] = half
-        scenario["dtype"]["moments"] = half
     scenario["parallel"] = {"data": int(row["gpus"]), "sharding": "fsdp1", "fsdp": fsdp}
     scenario["allocator"] = "live"  # blocks of 512 bytes are no part of the question
     return scenario

@@ -10,25 +10,44 @@ def even(layers, stages):
     return [layers // stages + (1 if stage < layers % stages else 0) for stage in range(stages)]
 
 
+def stage(row):
+    """The last stage of a run of the CI model. What the others hold does not matter: they get the layers it leaves."""
+    stages, last = int(row["stages"]), int(row["layers"])
+    biases = {key: row["biases"] == "1" for key in ("qkv_bias", "projection_bias", "ffn_bias")}
+    name = f"{stages} stages, the last of {last} layers{'' if row['biases'] == '1' else ', no biases'}: {row['platform']}"
+    return name, {"profile": "megatron", "model": {**CI_MODEL, **biases, "attention": "eager"},
+                  "batch": {"size": 4, "sequence": 1024},
+                  "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
+                            "master": "float32"},
+                  "optimizer": {"kind": "adam", "fused": True},
+                  "parallel": {"pipeline": stages, "layers_per_chunk": [*even(12 - last, stages - 1), last],
+                               "micro_batches": int(row["micro_batches"]), "stage": stages - 1}}
+
+
 def stage_cases(rows):
-    """The last stage's rise. What the others hold does not matter: they get the layers it leaves."""
     def rise(result):
         peak, end = result.blocks()[-1]
         return peak - end
 
     for row in rows:
-        stages, last = int(row["stages"]), int(row["layers"])
-        biases = {key: row["biases"] == "1" for key in ("qkv_bias", "projection_bias", "ffn_bias")}
-        scenario = {"profile": "megatron", "model": {**CI_MODEL, **biases, "attention": "eager"},
-                    "batch": {"size": 4, "sequence": 1024},
-                    "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
-                              "master": "float32"},
-                    "optimizer": {"kind": "adam", "fused": True},
-                    "parallel": {"pipeline": stages, "layers_per_chunk": [*even(12 - last, stages - 1), last],
-                                 "micro_batches": int(row["micro_batches"]), "stage": stages - 1}}
-        what = "" if row["biases"] == "1" else ", no biases"
-        yield Case(f"{stages} stages, the last of {last} layers{what}", int(row["max_last"]) - int(row["allocated_last"]),
-                   scenario, rise, timeline=True)
+        name, scenario = stage(row)
+        yield Case(name, int(row["max_last"]) - int(row["allocated_last"]), scenario, rise, timeline=True)
+
+
+def stage_births(rows):
+    """Two moments of 4 B for each parameter of the stage; what a run's peak grows by besides is reported beside."""
+    for row in rows:
+        name, scenario = stage(row)
+        layer = 12 * 512**2 + (13 if row["biases"] == "1" else 4) * 512
+        identity = 8 * (int(row["layers"]) * layer + 50304 * 512 + 2 * 512)
+
+        def born(result):
+            (first, _), (last, _) = result.blocks()
+            return last - first
+
+        excess = int(row["max_last"]) - int(row["max_first"]) - identity
+        yield Case(name, identity, scenario, born, timeline=True, excess=excess,
+                   note=f"published growth {identity + excess:,} B = states + {excess:,} B")
 
 
 def deepspeed(model, row, layers, policy, device, capacity):
@@ -81,26 +100,37 @@ def dummy_gradients(hidden, heads, kv_heads, ffn_hidden, tensor):
 def simumax_cases(rows):
     for row in rows:
         sizes = {key: int(row[key]) for key in ("hidden", "heads", "kv_heads", "ffn_hidden")}
-        tensor, stages, stage = int(row["tensor"]), int(row["pipeline"]), int(row["stage"])
+        tensor, context, stages, stage = (int(row[key]) for key in ("tensor", "context", "pipeline", "stage"))
+        sequence = int(row["sequence"])
         scenario = {"profile": "megatron",
                     "model": {"family": "transformer", "model_type": "llama", "layers": int(row["layers"]), **sizes,
-                              "vocab": 128256, "max_positions": 4096, "attention": "flash", "tied_embeddings": False},
-                    "batch": {"size": 1, "sequence": 4096},
+                              "vocab": 128256, "max_positions": sequence, "attention": "flash", "tied_embeddings": False},
+                    "batch": {"size": 1, "sequence": sequence},
                     "dtype": {"parameters": "bfloat16", "compute": "bfloat16", "main_gradients": "float32",
                               "master": "float32"},
                     "optimizer": {"kind": "adam", "fused": True},
                     "parallel": {"data": int(row["data"]), "distributed_optimizer": True}}
         if tensor > 1:
             scenario["parallel"].update(tensor=tensor, sequence=True)
+        if context > 1:
+            scenario["parallel"]["context"] = context
         if stages > 1:
             scenario["parallel"].update(pipeline=stages, micro_batches=4, stage=stage)
         else:
             scenario["batch"]["accumulate"] = 4
-        name = f"{row['model']} of {row['layers']} layers, tensor {tensor}, data {row['data']}, stage {stage} of {stages}"
-        dummies = dummy_gradients(**sizes, tensor=tensor)
+        name = (f"{row['model']} of {row['layers']} layers, {sequence} tokens, tensor {tensor}, context {context}, "
+                f"data {row['data']}, stage {stage} of {stages}")
+        dummies, long = dummy_gradients(**sizes, tensor=tensor), sequence > 1 << 16
         yield Case(name, float(row["MiB"]), scenario,
-                   lambda result, dummies=dummies: (result.peak + dummies) / (1 << 20),
-                   note=f"of ours {dummies >> 20} MiB are Transformer Engine's empty gradients")
+                   lambda result, dummies=dummies: (result.peak + dummies) / (1 << 20), bounded=not long,
+                   note="logits in fp32, which that cross-entropy does not make" if long
+                   else f"of ours {dummies >> 20} MiB are Transformer Engine's empty gradients")
+
+
+def stage_births_check(lines):
+    """The states to the byte. Beside them 1,024 B and whole MiB: what workspaces take, or an unsplit block less."""
+    return exact(lines) + [f"{line.case.name}: an excess of {line.case.excess:,.0f} B" for line in lines
+                           if (line.case.excess - 1024) % (1 << 20) != 0 or abs(line.case.excess) > 5 << 20]
 
 
 def reported(_):
@@ -110,6 +140,9 @@ def reported(_):
 TABLES = [
     Table("megatron-stages", "Megatron-LM's CI model in pipeline stages: the last one's rise over its end", "0 B",
           "megatron_pipeline_runs.csv", stage_cases, exact),
+    Table("megatron-stage-births", "Megatron-LM's CI model in pipeline stages: the last one's states of the first step",
+          "8 B a parameter, to the byte; beside it 1 KiB and -1 to 4 MiB", "megatron_pipeline_runs.csv", stage_births,
+          stage_births_check),
     Table("bloom", "BLOOM's trial runs: memory of the first stage's ranks, as nvidia-smi says", "median 5 %",
           "bloom_prequel.csv", bloom_cases, median_within(0.05), unit="thousand MiB"),
     Table("bigscience-1b3", "A GPT of 1.3 billion on 8 V100, as nvidia-smi says", "none, reported",

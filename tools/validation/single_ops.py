@@ -22,15 +22,25 @@ def liger_model(row):
     if row["kernel"] == "layer_norm":  # M = 4096 rows, fp32, backward from a given gradient
         return program([{"op": "layer_norm", "in": ["x", "w", "b"], "out": ["y"]}], loss="y", loss_gradient="dy",
                        parameters={"x": [4096, value], "w": [value], "b": [value]}, inputs={"dy": [4096, value]})
-    rows, hidden, inner = 8 * value, 4096, 11008  # geglu: LlamaMLP with gelu_pytorch_tanh, bf16, 8 sequences
-    return program([{"op": "linear", "in": ["x", "gate_w"], "out": ["gate"]},
-                    {"op": "gelu", "in": ["gate"], "out": ["act"]},
-                    {"op": "linear", "in": ["x", "up_w"], "out": ["up"]},
-                    {"op": "mul", "in": ["act", "up"], "out": ["product"]},
-                    {"op": "linear", "in": ["product", "down_w"], "out": ["y"]},
-                    {"op": "sum", "in": ["y"], "out": ["loss"]}], loss="loss",
-                   parameters={"x": half(rows, hidden), "gate_w": half(inner, hidden), "up_w": half(inner, hidden),
-                               "down_w": half(hidden, inner)})
+    return gated_mlp((8 if row["kernel"] == "geglu" else 4) * value, row)
+
+
+def gated_mlp(rows, row):
+    """LlamaMLP in bf16 with gelu_pytorch_tanh (geglu, 8 sequences) or silu (swiglu, 4). Backward starts from a given
+    gradient and keeps the graph: what its nodes saved stays to the end, as if variables held it."""
+    hidden, inner = 4096, 11008
+    kept = ["gate", "act", "up", "product", "y"]
+    layer = [{"op": "linear", "in": ["x", "gate_w"], "out": ["gate"]},
+             {"op": "gelu" if row["kernel"] == "geglu" else "silu", "in": ["gate"], "out": ["act"]},
+             {"op": "linear", "in": ["x", "up_w"], "out": ["up"]},
+             {"op": "mul", "in": ["act", "up"], "out": ["product"]},
+             {"op": "linear", "in": ["product", "down_w"], "out": ["y"]}]
+    parameters = {"x": half(rows, hidden), "gate_w": half(inner, hidden), "up_w": half(inner, hidden),
+                  "down_w": half(hidden, inner)}
+    if row["mode"] == "forward":
+        return program([*layer, {"op": "sum", "in": ["y"], "out": ["loss"]}], loss="loss", parameters=parameters)
+    return program([*layer, {"release": kept}], loss="y", loss_gradient="dy", logits=kept, parameters=parameters,
+                   inputs={"dy": half(rows, hidden)})
 
 
 def liger_cases(rows):
@@ -39,6 +49,7 @@ def liger_cases(rows):
         scenario = {"model": liger_model(row), "device": device}
         if row["mode"] == "full":
             scenario["batch"] = {"accumulate": 2}  # the gradients of the pass before are there
+            scenario["loop"] = {"logits_held": True}  # retain_graph
             figure = lambda result: result.peak / MIB
         else:
             scenario["steps"] = 2

@@ -31,8 +31,8 @@ struct DTypes {
   std::optional<DType> gradients;       // the parameters' when not given
   std::optional<DType> main_gradients;  // fp32 buffers that exist before step 0
   std::optional<DType> master;          // a copy of the parameters in the optimizer
-  DType moments = DType::float32;
-  std::optional<DType> logits;  // the loss's copy of the logits
+  std::optional<DType> moments;         // not given: of the tensor that is updated, as torch.zeros_like makes them
+  std::optional<DType> logits;          // the loss's copy of the logits
   bool autocast = false;
   std::optional<DType> norms = {};  // weights of norms, used as they are; the parameters' when not given
   friend bool operator==(const DTypes&, const DTypes&) = default;

@@ -22,6 +22,7 @@ struct BlockRange {
 struct TransformerChunk {
   Program program;
   TensorId input = -1;
+  TensorId shared_table = -1;  // of the embedding, of which another chunk's tied head has a copy; or that copy
 };
 
 /// A tied head on another chunk than the embedding has a table of its own, as in Megatron-LM. Model FLOPs are the

@@ -37,6 +37,7 @@ struct OffloadFigures {
   Nanos copying_back;
   CopiedAtPeak at_peak;
   std::optional<WithoutCopies> without;
+  Nanos waits = {};  // of computation, for copies alone: longer than for its last op and for other stages
   friend bool operator==(const OffloadFigures&, const OffloadFigures&) = default;
 };
 

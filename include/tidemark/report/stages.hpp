@@ -14,9 +14,10 @@ namespace tidemark {
 /// One stage; times are of the last step's forwards and backwards.
 struct StageFigures {
   Moment peak;
-  int in_flight = 0;  // chunks' micro-batches it holds for backward at most
-  Nanos span, busy;   // from its first pass to the end of its last; computing in between
-  Nanos exposed;      // of its waiting, as much as the transfers take that it waits for
+  int in_flight = 0;                    // chunks' micro-batches it holds for backward at most
+  Nanos span, busy;                     // from its first pass to the end of its last; computing in between
+  Nanos exposed;                        // of its waiting, as much as the transfers take that it waits for
+  std::optional<Bytes> without_copies;  // its peak, where some stage copies to the host: with no stage copying
 };
 
 struct PipelineFigures {

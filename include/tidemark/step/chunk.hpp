@@ -18,9 +18,14 @@ struct ChunkStep {
   std::string input_gradient;
   std::string output_gradient;      // given from outside; "" where the loss makes it
   Bytes input_bytes, output_bytes;  // of a transfer
+  Bytes shared_bytes;               // of `shared_gradient`
+  std::string shared_gradient;      // of a table that the first and the last chunk both have; "" without one
   bool loss_runs_backward = false;  // a chain's loss makes the gradient; a program's is a part of its forward
   /// By step and micro-batch (of the pieces): from this op on its backward is of weights; empty: not split.
   std::vector<OpId> weights_begin = {};
 };
+
+/// Do some of their copies to the host run beside what they compute?
+bool has_copies(const std::vector<ChunkStep>& chunks);
 
 }  // namespace tidemark

@@ -9,6 +9,7 @@
 #include "tidemark/program/program.hpp"
 #include "tidemark/program/training.hpp"
 #include "tidemark/program/transformer.hpp"
+#include "tidemark/step/kernel.hpp"
 #include "tidemark/step/step.hpp"
 
 namespace tidemark {
@@ -29,7 +30,8 @@ struct StepPart {
   enum class What : std::uint8_t {
     forward,   // its forward pass
     backward,  // what runs of it from backward's start on, again or backward
-    unwind,    // of a rebuilt region's end: the layer's local variables go
+    unwind,    // of a rebuilt region's end: the layer's local variables go; of none: what was kept of a micro-batch's
+               // loss
   } what = What::forward;
   std::int32_t layer = -1;
   int step = 0;
@@ -37,8 +39,11 @@ struct StepPart {
   std::size_t instruction = 0, op = 0;  // where it begins; it ends where the next one does
   friend bool operator==(const StepPart&, const StepPart&) = default;
 };
-/// The same Step, and its parts in order.
-Step lower(const Program& program, const Plan& plan, const Training& training, std::vector<StepPart>& parts);
+/// By op: what the profile's rules say of it.
+std::vector<Kernel> kernels_of(const Program& program, const Training& training);
+/// The same Step with kernels that are known, and its parts in order.
+Step lower(const Program& program, const std::vector<Kernel>& kernels, const Plan& plan, const Training& training,
+           std::vector<StepPart>& parts);
 
 /// The seed's NumPy program as it is written, with no autograd: reference counts, the pre-activation built again in
 /// every layer's backward. Throws InputError for plans, styles and loops that it does not have.

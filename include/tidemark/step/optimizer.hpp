@@ -50,6 +50,8 @@ class OptimizerState {
                   const std::vector<const State*>& states, std::vector<StorageId>& previous, int step);
   void emit_scalar(Emitter& emit);
   static void release_list(Emitter& emit, std::vector<StorageId>& list);
+  /// Optimizer state of a parameter of this type.
+  DType moment_dtype(DType parameter) const { return dtypes_.moments.value_or(dtypes_.master.value_or(parameter)); }
   bool is_adam() const { return optimizer_.kind == OptimizerKind::adam || optimizer_.kind == OptimizerKind::adamw; }
   Optimizer optimizer_;
   DTypes dtypes_;

@@ -78,6 +78,9 @@ class BlockLibrary {
   /// Before a step's first micro-batch, and after its last: of every model that was added.
   const LibraryPiece& start(int step) const { return starts_[static_cast<std::size_t>(step)]; }
   const LibraryPiece& tail(int step) const { return tails_[static_cast<std::size_t>(step)]; }
+  /// After the tail: what the loop kept of each micro-batch's loss goes, then the step ends.
+  const LibraryPiece& returned(int step, int micro_batch) const { return returned_[batch(step, micro_batch)]; }
+  const LibraryPiece& end(int step) const { return ends_[static_cast<std::size_t>(step)]; }
 
   /// Throws NotComposable where both have a piece and they differ.
   void check_alike(const BlockLibrary& other) const;
@@ -87,6 +90,10 @@ class BlockLibrary {
   void check_alike(int step, int micro_batch, int other_step, int other_micro_batch) const;
 
  private:
+  std::size_t batch(int step, int micro_batch) const {
+    return static_cast<std::size_t>(step) * static_cast<std::size_t>(micro_batches_) +
+           static_cast<std::size_t>(micro_batch);
+  }
   std::size_t slot(BlockPart part, const Surroundings& around, int step, int micro_batch) const;
   template <class Cutter, class Keep>
   void cut_region(Cutter& cutter, std::size_t first, std::size_t last, const Keep& keep);
@@ -95,7 +102,8 @@ class BlockLibrary {
   int steps_, micro_batches_;
   std::vector<std::int32_t> filed_;  // by slot: index into pieces_, -1 is none
   std::vector<LibraryPiece> pieces_;
-  std::vector<LibraryPiece> starts_, tails_;
+  std::vector<LibraryPiece> starts_, tails_, ends_;
+  std::vector<LibraryPiece> returned_;  // by step and micro-batch
   std::optional<bool> unwinds_backward_;
 };
 

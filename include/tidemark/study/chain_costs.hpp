@@ -24,6 +24,7 @@ struct ChainCosts {
 /// The chain under rotor's convention: times in ns where any layer gives one, else FLOPs. Throws InputError when the
 /// graph is not a chain, or its FLOPs pass 2^62 in total.
 ChainCosts chain_costs(const LayerGraph& graph);
+std::int64_t total_time(const ChainCosts& costs);  // of each forward and backward once
 
 /// Sizes rounded up to `slots` equal parts of `limit`, and the limit in those parts: what is feasible in slots is
 /// feasible in bytes. Unchanged where the limit has no more than `slots` units.

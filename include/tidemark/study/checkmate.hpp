@@ -2,7 +2,7 @@
 ///
 /// Jain et al. 2020: stage t computes row t for the first time; R says which rows run in a stage, S which values it
 /// begins with, FREE what goes after which row, U the memory. Within a stage rows run in their own order, once at most,
-/// so schedules of other shapes can be cheaper still.
+/// so schedules of other shapes can be cheaper still. What stays to the end runs once.
 #pragma once
 
 #include <cstdint>

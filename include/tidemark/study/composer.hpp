@@ -1,6 +1,6 @@
 /// How does a policy do on a model of equal blocks, without lowering them all?
 ///
-/// The model is lowered once without recomputation; a small model of eight blocks once for each way in which blocks can
+/// The model is lowered once without recomputation; a small model of six blocks once for each way in which blocks can
 /// choose ops and stand beside each other. From their pieces a policy's whole step is composed: every live figure is
 /// that of the full simulation (docs/decisions has why). What cannot be composed is said so, and simulated.
 #pragma once

@@ -2,7 +2,7 @@
 ///
 /// Rows run for the first time in their own order. Before a row runs, what it reads and is gone runs again, as far back
 /// as it must; where memory does not suffice, values go: those nobody will read, then those that nobody wishes to keep,
-/// then the others, and of each kind the one whose next reader is furthest away.
+/// then the others, and of each kind the one whose next reader is furthest away. What stays to the end never goes.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,9 @@ struct Run {
 Plan plan_of(const Scenario& scenario, const Outline& outline);
 /// Lowers the scenario's model under a plan; a pipeline's stages under their policies.
 Step lower(const Scenario& scenario, const Plan& plan);
-/// The same of a program made for the scenario, and the Step's parts.
-Step lower(const Scenario& scenario, const Program& program, const Plan& plan, std::vector<StepPart>& parts);
+/// The same of a program made for the scenario and its kernels, and the Step's parts.
+Step lower(const Scenario& scenario, const Program& program, const std::vector<Kernel>& kernels, const Plan& plan,
+           std::vector<StepPart>& parts);
 /// Plan, lower and simulate. Mistakes without a place of their own name the scenario's file.
 Run run(const Scenario& scenario);
 

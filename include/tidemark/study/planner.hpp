@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/plan/plan.hpp"
 #include "tidemark/program/outline.hpp"
+#include "tidemark/study/nearest.hpp"
 #include "tidemark/study/plan_evaluator.hpp"
 
 namespace tidemark {
@@ -23,20 +23,13 @@ struct Proposal {
   PlanCost cost;
 };
 
-/// What no plan that fits goes below, and by which argument it is proven; "" where nothing is.
+/// What no plan that fits goes below, and by which argument it is proven.
 struct LowerBound {
   std::string proof;
-  Nanos time;             // of all steps; 0 where the model has no times
-  Flops recompute;        // of one micro-batch
-  bool is_tight = false;  // the best plan is proven to be optimal, within its method's kind of schedule
-};
-
-/// The plan of the lowest peak that was tried, where no plan fits. Of a framework's words: of its plans; else plans of
-/// other methods count too.
-struct Nearest {
-  Bytes peak;                                        // within the budget: another method has a plan that fits
-  std::string op;                                    // that runs at the peak
-  std::vector<std::pair<std::string, Bytes>> alive;  // there, the largest first
+  Nanos time;                   // of all steps; 0 where the model has no times
+  Flops recompute;              // of all steps; 0 where nothing more is known
+  std::int64_t recomputes = 0;  // ops that run again, of all steps
+  bool is_tight = false;        // the best plan is proven to be optimal, within its method's kind of schedule
 };
 
 struct PlanAnswer {
@@ -57,9 +50,6 @@ struct PlanSettings {
   std::string heuristic = "h_DTR";  // of method dtr
   double seconds = 60;              // after which a search or an integer program ends with what it has
 };
-
-/// Method names in the order in which a message lists them.
-const std::vector<std::string>& plan_methods();
 
 /// Every proposal is simulated in full before it counts. docs/planners.md says what each method does and takes.
 /// Throws InputError for an unknown method, one that does not take the model, a budget below the static bytes.

@@ -46,6 +46,8 @@ SweepRow simulated_row(const Study& study, std::int64_t index);
 std::size_t place_of_column(const Study& study, std::string_view name);
 /// What the two heads differ in first, `method` apart: "peak_bytes 5, expected 7"; "" when they are equal.
 std::string difference(const Study& study, const std::string& head, const std::string& expected);
+/// Throws InternalError where a point's composed row is not the simulated one.
+void check_composed(const Study& study, std::int64_t index, const SweepRow& row);
 
 /// The fields of one CSV line, quotes taken off.
 std::vector<std::string> csv_fields(std::string_view line);

@@ -80,8 +80,14 @@ Draft& Draft::exchange(std::string_view how, std::int64_t size) {
   const std::int64_t ranks = op_.op.attributes.ranks;
   if (ranks == 1) return *this;
   const std::int64_t once = size - size / ranks;
+  return link(how, how == "all_reduce" ? product(op_, 2, once) : once);
+}
+
+Draft& Draft::send_receive(std::int64_t size) { return link("send_receive", size); }
+
+Draft& Draft::link(std::string_view how, std::int64_t linked) {
   script().push_back({Move::What::exchange, {Slot::Of::temp, static_cast<std::int32_t>(kernel_.exchanges.size())}});
-  kernel_.exchanges.push_back({how, Bytes{how == "all_reduce" ? product(op_, 2, once) : once}});
+  kernel_.exchanges.push_back({how, Bytes{linked}});
   return *this;
 }
 

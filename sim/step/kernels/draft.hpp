@@ -33,6 +33,8 @@ class Draft {
   Draft& run();
   /// Ranks exchange `size` bytes: by all_reduce, all_gather, reduce_scatter or all_to_all, as a ring does it.
   Draft& exchange(std::string_view how, std::int64_t size);
+  /// To the next rank, while as many bytes come from the one before.
+  Draft& send_receive(std::int64_t size);
 
   Draft& save_input(std::size_t i);
   /// Saves input i if input j needs a gradient: what a product keeps.
@@ -57,6 +59,7 @@ class Draft {
   Kernel finish();
 
  private:
+  Draft& link(std::string_view how, std::int64_t linked);
   std::vector<Move>& script() { return in_backward_ ? kernel_.backward : kernel_.forward; }
   const OpView& op_;
   Kernel kernel_;
@@ -85,6 +88,8 @@ AttentionFlops attention_flops(const OpView& op);
 /// Fused attention on CUDA. PyTorch keeps the generator's seed and offset as two tensors, the flash-attn package and
 /// Transformer Engine as one of two numbers.
 Kernel fused_attention(const OpView& op, bool one_rng_tensor);
+/// The same among ranks that have some tokens of each sequence (context.cpp).
+Kernel ring_attention(const OpView& op);
 /// Products and a table that ranks share, as `Attributes::implementation` says; and what ranks exchange (parallel.cpp).
 Kernel split_linear(const OpView& op);
 Kernel split_embedding(const OpView& op);

@@ -19,7 +19,9 @@ Kernel softmax(const OpView& op) {
 
 /// FlashAttention and FusedAttention (transformer_engine/pytorch/attention): q, k, v, the output, one fp32 statistic a
 /// row and head, and the generator's state as one tensor of two numbers.
-Kernel attention(const OpView& op) { return fused_attention(op, true); }
+Kernel attention(const OpView& op) {
+  return op.op.attributes.ranks > 1 ? ring_attention(op) : fused_attention(op, true);
+}
 
 /// _VocabParallelCrossEntropy (megatron/core/tensor_parallel/cross_entropy.py), line by line: a row's maximum, the
 /// target mask, the masked targets, the target's logit, the sum of exponentials, its logarithm, the loss. The

@@ -311,7 +311,9 @@ class ScenarioReader {
     if (out_.convention != Convention::framework)
       map_.optional("convention")->fail("a pipeline is counted as a framework does; expected convention framework");
     out_.training.shards = read_shards(*map, transformer, out_.training);
-    if (gathers_units(out_.training.shards) || is_deepspeed(out_.training.shards)) return refuse_pipeline(*map);
+    const Shards& shards = out_.training.shards;
+    if (gathers_units(shards) || is_deepspeed(shards) || replicates_by_hooks(out_.training))
+      return refuse_pipeline(*map);
     const auto layers = chain != nullptr ? static_cast<std::int64_t>(chain->layers.size()) : transformer->layers;
     out_.pipeline = read_parallel(*map, {layers, out_.training.batch.accumulate,
                                          out_.training.profile.loop == "megatron", transformer != nullptr});
@@ -319,12 +321,15 @@ class ScenarioReader {
   }
 
   void refuse_pipeline(const YamlMap& map) const {
-    const std::string_view sharding = sharding_names[static_cast<std::size_t>(out_.training.shards.sharding)];
+    const Sharding sharding = out_.training.shards.sharding;
+    const std::string with = sharding == Sharding::none
+                                 ? "DistributedDataParallel"
+                                 : "sharding " + std::string(sharding_names[static_cast<std::size_t>(sharding)]);
     for (const std::string_view key :
          {"pipeline", "virtual", "layers_per_chunk", "schedule", "schedule_file", "micro_batches", "transfer_time",
           "transfer_bandwidth", "stage_policies", "stage_policies_file"})
       if (const auto field = map.optional(key))
-        field->fail(fmt::format("'{}' is not simulated together with sharding {}", key, sharding));
+        field->fail(fmt::format("'{}' is not simulated together with {}", key, with));
   }
 
   void read_device_and_allocator() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tidemark/input/ddp.hpp"
 #include "tidemark/input/fsdp.hpp"
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/yaml_map.hpp"
@@ -15,9 +16,9 @@ namespace {
 
 constexpr std::int64_t max_degree = 65'536;
 
-constexpr std::array<std::string_view, 10> shard_keys = {
-    "tensor", "sequence",         "context", "expert", "expert_tensor", "data", "sharding", "distributed_optimizer",
-    "fsdp",   "zero_optimization"};
+constexpr std::array<std::string_view, 11> shard_keys = {
+    "tensor", "sequence",          "context", "expert", "expert_tensor", "data", "sharding", "distributed_optimizer",
+    "fsdp",   "zero_optimization", "ddp"};
 
 class ShardReader {
  public:
@@ -36,6 +37,7 @@ class ShardReader {
     check_data();
     read_units();
     read_deepspeed();
+    read_replicas();
     refuse_unsimulated();
     return out_;
   }
@@ -178,6 +180,24 @@ class ShardReader {
                                   sharding.value->text, key, key));
   }
 
+  /// DistributedDataParallel wraps modules of PyTorch's own runtimes.
+  void read_replicas() {
+    const auto field = map_.optional("ddp");
+    Training training = training_;
+    training.shards = out_;
+    by_hooks_ = replicates_by_hooks(training);
+    out_.ddp = read_ddp(field ? &*field : nullptr, by_hooks_);
+    if (!by_hooks_) return;
+    const Field data = *map_.optional("data");
+    if (!training_.profile.runtime.starts_with("pytorch-"))
+      data.fail(
+          fmt::format("replicas of model code {} are PyTorch's DistributedDataParallel; expected a runtime of "
+                      "PyTorch, not {}",
+                      training_.profile.model_code, training_.profile.runtime));
+    if (training_.dtypes.main_gradients)
+      data.fail("DistributedDataParallel has no main gradients; leave dtype.main_gradients out");
+  }
+
   void read_deepspeed() {
     const auto field = map_.optional("zero_optimization");
     out_.zero = read_zero_optimization(field ? &*field : nullptr, out_);
@@ -247,7 +267,7 @@ class ShardReader {
       map_.optional("expert")->fail("'expert' above 1 is not simulated for " + what);
     if (out_.data > 1 && training_.optimizer.in_backward)
       map_.optional("data")->fail("replicas of an optimizer that updates in backward are not simulated");
-    if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none)
+    if (out_.data > 1 && training_.profile.loop != "megatron" && out_.sharding == Sharding::none && !by_hooks_)
       map_.optional("data")->fail(
           fmt::format("'data' above 1 without 'sharding' is not simulated for loop {}; with megatron it is",
                       training_.profile.loop));
@@ -257,6 +277,7 @@ class ShardReader {
   const TransformerSpec* spec_;
   const Training& training_;
   Shards out_;
+  bool by_hooks_ = false;  // replicas under DistributedDataParallel
 };
 
 }  // namespace

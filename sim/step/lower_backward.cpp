@@ -411,6 +411,7 @@ void ProgramLowering::accumulate_ready_leaves() {
       continue;
     }
     StorageId& slot = leaf_storage(t);
+    const bool in_bucket = buckets_ && buckets_->owns(t);
     if (slot != none) {
       gradients_.release(buffer);
     } else {
@@ -419,10 +420,11 @@ void ProgramLowering::accumulate_ready_leaves() {
         step_.storages[slot].name = step_.names.id(tensor(t).name + ".grad.sent");
       else if (training_.optimizer.in_backward && tensor(t).category == Category::parameter)
         step_in_backward(t);
-      else
+      else if (!in_bucket)
         born_gradients_.push_back(slot);
     }
     buffer = no_gradient;
+    if (in_bucket) buckets_->gradient_ready(t);
   }
   ready_leaves_.clear();
 }

@@ -98,7 +98,8 @@ void ProgramLowering::emit_optimizer() {
     exchange_with_replicas(how, what, sums[0].*bytes, state_ranks(shards));
     if (shards.expert > 1) exchange_with_replicas(how, "experts." + what, sums[1].*bytes, expert_data_ranks(shards));
   };
-  if (replicas && !partition_) exchange(divided ? "reduce_scatter" : "all_reduce", "gradients", &Sum::of_gradients);
+  if (replicas && !partition_ && !buckets_)
+    exchange(divided ? "reduce_scatter" : "all_reduce", "gradients", &Sum::of_gradients);
   if (updates) add_partial_gradients();
   const bool copies = shards.sharding == Sharding::zero1 || partition_;
   const StorageId wide = updates && copies ? emit_wide_gradients(owned, Bytes{owned_gradients}) : none;

@@ -71,6 +71,11 @@ Step ProgramLowering::lower() {
   }
   if (units_)
     for (const StorageId id : units_->living_gradients()) born_gradients_.push_back(id);
+  if (buckets_) {
+    for (const StorageId id : buckets_->buckets()) born_gradients_.push_back(id);
+    for (const TensorId t : parameter_tensors_)
+      if (const StorageId id = leaf_storage(t); id != none) born_gradients_.push_back(id);
+  }
   for (const StorageId id : born_gradients_) step_.storages[id].outlives_step = true;
   step_.steps = training_.loop.steps;
   step_.parameters = parameter_count(program_);
@@ -93,6 +98,7 @@ void ProgramLowering::emit_static() {
   away_.resize(program_.ops.size());
   find_active_ops();
   const UnitContext context{program_, training_, schedule_, emit_, gradients_, values_, reentrant()};
+  if (replicates_by_hooks(training_)) buckets_.emplace(program_, training_, emit_, leaf_storages_);
   if (training_.shards.sharding == Sharding::zero3) modules_.emplace(context, active_);
   if (gathers_units(training_.shards)) {
     units_.emplace(context);
@@ -123,6 +129,7 @@ void ProgramLowering::emit_static() {
   for (const TensorId t : program_.parameters) emit_leaf(t);
   divide_states();
   if (modules_) modules_->emit_buffers();
+  if (buckets_) buckets_->emit_initial();
   optimizer_.emit_initial(emit_, optimizer_parameters_);
   emit_main_gradients();
   for (const TensorId t : program_.inputs) emit_leaf(t);
@@ -222,6 +229,7 @@ void ProgramLowering::emit_micro_batch() {
   bool in_backward = false;
   if (units_) units_->begin_micro_batch(step_number_, micro_batch_);
   if (modules_) modules_->begin_micro_batch(step_number_, micro_batch_);
+  if (buckets_) buckets_->begin_micro_batch(step_number_, micro_batch_);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     emit_copies_before(i);
     const bool again = turns[i].what == Turn::What::backward || turns[i].phase == Phase::recompute;
@@ -291,6 +299,7 @@ void ProgramLowering::end_backward() {
   if (units_) units_->end_backward();
   if (partition_) partition_->end_backward();
   if (modules_) modules_->end_backward();
+  if (buckets_) buckets_->end_backward();
   for (std::size_t r = region_states_.size(); r-- > 0;) release_frame(static_cast<std::int32_t>(r));
   for (StorageId& variable : variables_) drop(variable);
   for (StorageId& local : locals_) drop(local);  // of regions that no framework carries out

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gradient_partition.hpp"
+#include "replica_buckets.hpp"
 #include "tidemark/step/emitter.hpp"
 #include "tidemark/step/gradients.hpp"
 #include "tidemark/step/kernel.hpp"
@@ -264,6 +265,7 @@ class ProgramLowering {
   std::optional<UnitShards> units_;             // where sharding is fsdp1 or fsdp2
   std::optional<GradientPartition> partition_;  // where it is zero2
   std::optional<ZeroModules> modules_;          // where it is zero3
+  std::optional<ReplicaBuckets> buckets_;       // replicas under DistributedDataParallel
 
   std::vector<StorageId> values_;          // by tensor: the current version, held for later turns
   std::vector<StorageId> variables_;       // by tensor: what its host variable holds

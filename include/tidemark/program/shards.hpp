@@ -48,6 +48,15 @@ struct ZeroOptimization {
   friend bool operator==(const ZeroOptimization&, const ZeroOptimization&) = default;
 };
 
+/// How PyTorch's DistributedDataParallel is set, under its own names.
+struct Ddp {
+  std::int64_t bucket_cap_mb = 25;       // MiB
+  bool bucket_cap_given = false;         // else the first bucket takes 1 MiB
+  bool gradient_as_bucket_view = false;  // gradients lie in the buckets; else those are a second copy
+  bool no_sync = true;                   // gradients are reduced in the last micro-batch of a step only
+  friend bool operator==(const Ddp&, const Ddp&) = default;
+};
+
 /// Degrees: how many ranks share each thing. 1 everywhere: one device.
 struct Shards {
   int tensor = 1;         // columns and rows of products (Shoeybi et al. 2019)
@@ -60,6 +69,7 @@ struct Shards {
   bool distributed_optimizer = false;  // Megatron-LM's: states and master weights by data-parallel rank
   Fsdp fsdp;                           // where sharding is fsdp1 or fsdp2
   ZeroOptimization zero;               // where it is zero2 or zero3
+  Ddp ddp;                             // where hooks reduce the gradients of whole replicas
   friend bool operator==(const Shards&, const Shards&) = default;
 };
 constexpr bool gathers_units(const Shards& shards) {

@@ -113,4 +113,13 @@ struct Training {
   friend bool operator==(const Training&, const Training&) = default;
 };
 
+/// Replicas under DistributedDataParallel, which wraps the modules of model code huggingface and torchtitan.
+inline bool replicates_by_hooks(const Training& training) {
+  const Shards& shards = training.shards;
+  const Profile& profile = training.profile;
+  return shards.data > 1 && shards.sharding == Sharding::none && !shards.distributed_optimizer &&
+         (profile.model_code == "huggingface" || profile.model_code == "torchtitan") && profile.loop != "megatron" &&
+         profile.loop != "deepspeed";
+}
+
 }  // namespace tidemark

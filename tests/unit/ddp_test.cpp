@@ -63,6 +63,11 @@ TEST_CASE("ddp: one bucket in the first step, then cut as gradients came") {
               "ddp.bucket.1.all_reduce " + std::to_string(2 * ((all - 1572864) * 3 / 4))});
 }
 
+TEST_CASE("ddp: micro-batches under no_sync") {
+  CHECK(reductions(step_of(llama, {"batch.accumulate=3"}), 1).size() == 5);
+  CHECK(reductions(step_of(llama, {"batch.accumulate=3", "parallel.ddp.no_sync=false"}), 1).size() == 15);
+}
+
 TEST_CASE("ddp: a storage's life") {
   struct Case {
     std::string name;

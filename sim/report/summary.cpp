@@ -219,9 +219,9 @@ std::vector<std::string> policy_warnings(const Step& step, const std::vector<Pea
     out.push_back(fmt::format("the peak is not below the {} of no checkpointing", pretty(without)) +
                   why_not_below(recompute));
   else if (recompute.layers_recomputed > 1 && recompute.layers_rebuilt == recompute.layers_recomputed)
-    out.push_back(fmt::format("the peak is {} below the {} of no checkpointing", pretty(without - peak.bytes),
-                              pretty(without)) +
-                  why_not_below(recompute));
+    out.push_back(
+        fmt::format("the peak is {} below the {} of no checkpointing", pretty(without - peak.bytes), pretty(without)) +
+        why_not_below(recompute));
   return out;
 }
 

@@ -1,6 +1,8 @@
 #include "tidemark/study/chain_exact.hpp"
 
 #include <algorithm>
+#include <compare>
+#include <functional>
 #include <queue>
 #include <string>
 #include <tuple>
@@ -15,11 +17,17 @@ namespace {
 /// Which x_i and xbar_i are live, and how far backward has come: y_{next+1} is live, stage `next` is to run backward;
 /// next = L + 1 before the loss... the loss itself is stage L.
 struct State {
-  std::uint32_t inputs = 0, saved = 0;
+  std::uint64_t inputs = 0, saved = 0;
   std::int32_t next = 0;
-  std::uint64_t key() const {
-    return (static_cast<std::uint64_t>(inputs) << 32U) | (static_cast<std::uint64_t>(saved) << 8U) |
-           static_cast<std::uint64_t>(next + 1);
+  friend auto operator<=>(const State&, const State&) = default;
+};
+
+struct StateHash {
+  std::size_t operator()(const State& s) const {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    std::uint64_t hash = (s.inputs + static_cast<std::uint64_t>(s.next)) * odd;
+    hash = (hash ^ (hash >> 32U) ^ s.saved) * odd;
+    return hash ^ (hash >> 32U);
   }
 };
 
@@ -41,7 +49,7 @@ Op op_of(Op::Kind kind, std::int32_t stage) { return {kind, static_cast<std::int
 struct Reached {
   std::int64_t time = 0;
   std::int64_t ops = 0;
-  std::uint64_t from = 0;
+  State from;
   Op op;
   bool done = false;
 };
@@ -54,29 +62,28 @@ class Search {
   ChainExact run(std::size_t most_states) {
     const State start{1, 0, stages_};
     if (memory(start) > limit_) return {std::nullopt, true, 0};
-    push(start, 0, 0, 0, Op{});
+    push(start, 0, 0, start, Op{});
     while (!queue_.empty()) {
-      const auto [least, ops, key] = queue_.top();
+      const auto [least, ops, state] = queue_.top();
       queue_.pop();
-      Reached& reached = reached_.at(key);
+      Reached& reached = reached_.at(state);
       if (reached.done) continue;
       if (reached_.size() > most_states) return {std::nullopt, false, least};
       reached.done = true;
-      const State state = states_.at(key);
       const std::int64_t time = reached.time;
-      if (state.next < 0) return {ChainSchedule{time, path(key)}, true, time};
-      expand(state, time, ops, key);
+      if (state.next < 0) return {ChainSchedule{time, path(state)}, true, time};
+      expand(state, time, ops);
     }
     return {std::nullopt, true, 0};
   }
 
  private:
-  using Entry = std::tuple<std::int64_t, std::int64_t, std::uint64_t>;
+  using Entry = std::tuple<std::int64_t, std::int64_t, State>;
 
   std::int64_t at(const std::vector<std::int64_t>& list, std::int32_t i) const {
     return list[static_cast<std::size_t>(i)];
   }
-  static std::uint32_t bit(std::int32_t i) { return 1U << static_cast<std::uint32_t>(i); }
+  static std::uint64_t bit(std::int32_t i) { return std::uint64_t{1} << static_cast<std::uint32_t>(i); }
 
   std::int64_t memory(const State& s) const {
     std::int64_t sum = s.next < stages_ ? at(costs_.boundary, s.next + 1) : 0;  // y
@@ -97,36 +104,33 @@ class Search {
     return sum;
   }
 
-  void push(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from, Op op) {
-    const std::uint64_t key = s.key();
-    const auto [found, fresh] = reached_.try_emplace(key);
+  void push(const State& s, std::int64_t time, std::int64_t ops, const State& from, Op op) {
+    const auto [found, fresh] = reached_.try_emplace(s);
     Reached& r = found->second;
     if (!fresh && (r.done || std::pair(r.time, r.ops) <= std::pair(time, ops))) return;
     r = {time, ops, from, op, false};
-    states_[key] = s;
-    queue_.emplace(time + still_to_run(s), ops, key);
+    queue_.emplace(time + still_to_run(s), ops, s);
   }
 
-  void expand(const State& s, std::int64_t time, std::int64_t ops, std::uint64_t from) {
+  void expand(const State& s, std::int64_t time, std::int64_t ops) {
     const std::int64_t live = memory(s);
     for (std::int32_t i = 0; i <= stages_; ++i) {
       State without = s;
       if ((s.inputs & bit(i)) != 0) {
         without.inputs = s.inputs & ~bit(i);
-        push(without, time, ops + 1, from, op_of(Op::Kind::drop_input, i));
+        push(without, time, ops + 1, s, op_of(Op::Kind::drop_input, i));
       }
       if ((s.saved & bit(i)) != 0) {
         without = s;
         without.saved = s.saved & ~bit(i);
-        push(without, time, ops + 1, from, op_of(Op::Kind::drop_saved, i));
+        push(without, time, ops + 1, s, op_of(Op::Kind::drop_saved, i));
       }
     }
-    for (std::int32_t i = 0; i < std::min(s.next + 1, stages_); ++i) forward(s, i, live, time, ops, from);
-    s.next == stages_ ? loss(s, live, time, ops, from) : backward(s, live, time, ops, from);
+    for (std::int32_t i = 0; i < std::min(s.next + 1, stages_); ++i) forward(s, i, live, time, ops);
+    s.next == stages_ ? loss(s, live, time, ops) : backward(s, live, time, ops);
   }
 
-  void forward(const State& s, std::int32_t i, std::int64_t live, std::int64_t time, std::int64_t ops,
-               std::uint64_t from) {
+  void forward(const State& s, std::int32_t i, std::int64_t live, std::int64_t time, std::int64_t ops) {
     const bool plain = (s.inputs & bit(i)) != 0;
     if (!plain && (s.saved & bit(i)) == 0) return;
     const std::int64_t after = time + at(costs_.forward_time, i);
@@ -134,27 +138,27 @@ class Search {
     if ((s.saved & bit(i + 1)) == 0 && live + at(costs_.saved, i + 1) + workspace <= limit_) {
       State full = s;
       full.saved |= bit(i + 1);
-      push(full, after, ops + 1, from, op_of(Op::Kind::keep_all, i));
+      push(full, after, ops + 1, s, op_of(Op::Kind::keep_all, i));
     }
     if ((s.inputs & bit(i + 1)) != 0 || live + at(costs_.boundary, i + 1) + workspace > limit_) return;
     State kept = s;
     kept.inputs |= bit(i + 1);
-    push(kept, after, ops + 1, from, op_of(Op::Kind::keep_input, i));
+    push(kept, after, ops + 1, s, op_of(Op::Kind::keep_input, i));
     State moved = kept;
     (plain ? moved.inputs : moved.saved) &= ~bit(i);
-    push(moved, after, ops + 1, from, op_of(Op::Kind::keep_none, i));
+    push(moved, after, ops + 1, s, op_of(Op::Kind::keep_none, i));
   }
 
-  void loss(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops, std::uint64_t from) {
+  void loss(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops) {
     if (((s.inputs | s.saved) & bit(stages_)) == 0) return;
     if (live + at(costs_.boundary, stages_) + at(costs_.backward_workspace, stages_) > limit_) return;
     State after = s;
     after.inputs &= ~bit(stages_);
     after.next = stages_ - 1;
-    push(after, time + at(costs_.backward_time, stages_), ops + 1, from, op_of(Op::Kind::loss, 0));
+    push(after, time + at(costs_.backward_time, stages_), ops + 1, s, op_of(Op::Kind::loss, 0));
   }
 
-  void backward(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops, std::uint64_t from) {
+  void backward(const State& s, std::int64_t live, std::int64_t time, std::int64_t ops) {
     const std::int32_t i = s.next;
     if (i < 0 || (s.saved & bit(i + 1)) == 0 || ((s.inputs | s.saved) & bit(i)) == 0) return;
     if (live + at(costs_.boundary, i) + at(costs_.backward_workspace, i) > limit_) return;
@@ -162,12 +166,12 @@ class Search {
     after.inputs &= ~bit(i);
     after.saved &= ~bit(i + 1);
     after.next = i - 1;
-    push(after, time + at(costs_.backward_time, i), ops + 1, from, op_of(Op::Kind::backward, i));
+    push(after, time + at(costs_.backward_time, i), ops + 1, s, op_of(Op::Kind::backward, i));
   }
 
-  std::string path(std::uint64_t key) const {
+  std::string path(const State& last) const {
     std::vector<std::string> ops;
-    for (const Reached* r = &reached_.at(key); r->op.kind != Op::Kind::none; r = &reached_.at(r->from))
+    for (const Reached* r = &reached_.at(last); r->op.kind != Op::Kind::none; r = &reached_.at(r->from))
       ops.push_back(to_string(r->op));
     std::string out;
     for (std::size_t i = ops.size(); i-- > 0;) out += (out.empty() ? "" : " ") + ops[i];
@@ -177,8 +181,7 @@ class Search {
   const ChainCosts& costs_;
   std::int64_t limit_;
   std::int32_t stages_;
-  std::unordered_map<std::uint64_t, Reached> reached_;
-  std::unordered_map<std::uint64_t, State> states_;
+  std::unordered_map<State, Reached, StateHash> reached_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
 };
 

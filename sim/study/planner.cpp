@@ -204,8 +204,9 @@ class Planning {
     const bool same_rules = evaluator_.scenario().convention == Convention::rotor;
     if (same_rules) bound_cost("shortest path", found.bound, total_time(costs));
     if (settings_.method != "chain_exact" || found.schedule) return;
+    const std::string none_below = same_rules ? ": none takes less than " + pretty(Nanos{found.bound}) : std::string();
     answer_.notes.emplace_back(found.is_proven ? "proven: no schedule of a chain fits"
-                                               : "the states ran out before a schedule was found");
+                                               : "the states ran out before a schedule was found" + none_below);
   }
 
   /// Segments of sqrt(L) blocks, and greedy ones of so many bytes (Chen et al. 2016).

@@ -364,3 +364,29 @@ TEST_CASE("action lists of a published package run, with its forward steps, copi
   }
   CHECK(rows == 20);
 }
+
+TEST_CASE("planners: the shortest path of long chains ends with the optimum or with a bound below any schedule") {
+  ChainCosts costs;
+  for (int i = 0; i <= 60; ++i) {
+    costs.boundary.push_back(1);
+    costs.saved.push_back(i == 0 ? 0 : 3);
+    costs.backward_time.push_back(i < 60 ? 2 : 0);
+    costs.backward_workspace.push_back(0);
+    if (i == 60) break;
+    costs.forward_time.push_back(1);
+    costs.forward_workspace.push_back(0);
+  }
+  const ChainExact roomy = chain_exact(costs, 61 + 3 * 60, 100'000);
+  REQUIRE(roomy.schedule);
+  CHECK(roomy.schedule->time == 60 * 3);
+  CHECK(simulated(costs, roomy.schedule->sequence).time == Nanos{60 * 3});
+  for (const std::int64_t limit : {40, 60, 100}) {
+    CAPTURE(limit);
+    const auto tight = rotor(costs, limit, RotorVariant::tight);
+    REQUIRE(tight);
+    const ChainExact hasty = chain_exact(costs, limit, 20'000);
+    CHECK(!hasty.is_proven);
+    CHECK(hasty.bound > 60 * 3);
+    CHECK(hasty.bound <= tight->time);
+  }
+}

@@ -8,7 +8,7 @@
 namespace tidemark {
 
 /// The most stages that a state has room for.
-inline constexpr std::size_t max_exact_stages = 23;
+inline constexpr std::size_t max_exact_stages = 63;
 
 struct ChainExact {
   std::optional<ChainSchedule> schedule;  // the optimum; nothing: no schedule fits, or the states ran out

@@ -41,7 +41,7 @@ void ZeroModules::find_visits(const std::vector<bool>& active) {
     for (const TensorId t : context_.program.ops[op].inputs)
       if (owns(t)) visit.parameters.push_back(static_cast<std::size_t>(place_of_[static_cast<std::size_t>(t)]));
     std::ranges::sort(visit.parameters);
-    visit.parameters.erase(std::ranges::unique(visit.parameters).begin(), visit.parameters.end());
+    visit.parameters.erase(std::unique(visit.parameters.begin(), visit.parameters.end()), visit.parameters.end());
     if (visit.parameters.empty()) continue;
     for (const std::size_t p : visit.parameters) {
       before += parameters_[p].elements;

@@ -93,7 +93,7 @@ std::optional<Textbook> textbook_of(const Policy& policy, const Outline& outline
 void warn_of_padding(const Scenario& scenario, std::vector<std::string>& warnings) {
   const auto* spec = std::get_if<TransformerSpec>(&scenario.model);
   if (spec == nullptr || spec->head != "lm" || scenario.training.profile.model_code != "megatron") return;
-  const std::int64_t multiple = 128 * scenario.training.shards.tensor;
+  const std::int64_t multiple = std::int64_t{128} * scenario.training.shards.tensor;
   const std::int64_t padded = (spec->vocab + multiple - 1) / multiple * multiple;
   if (padded != spec->vocab)
     warnings.push_back(

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "issued_ops.hpp"
 #include "tidemark/step/state_shards.hpp"
 
 namespace tidemark {
@@ -47,12 +48,8 @@ GradientPartition::GradientPartition(const Program& program, const Training& tra
 }
 
 StepOp GradientPartition::new_op(Phase phase, Stream stream) const {
-  StepOp op;
-  op.phase = phase;
-  op.stream = stream;
+  StepOp op = issued_op(step_, phase, stream, micro_batch_);
   op.dtype = type_;
-  op.step = static_cast<std::int16_t>(step_);
-  op.micro_batch = micro_batch_;
   return op;
 }
 
@@ -112,7 +109,7 @@ void GradientPartition::reduce() {
   StepOp op = new_op(Phase::communication, stream());
   op.kind = OpKind::collective;
   const std::int64_t ranks = state_ranks(training_.shards);
-  op.moved = Bytes{2 * (bytes.count - bytes.count / ranks)};
+  op.moved = Bytes{2 * passed_in_ring(bytes.count, ranks)};
   emit_.begin_op(op, "gradients.all_reduce");
   std::vector<StorageId> touched, dropped;
   const StorageId flat = flattens ? emit_.alloc("gradients.flattened", bytes, Category::temporary, -1) : no_id;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "issued_ops.hpp"
 #include "program_lowering.hpp"
 
 namespace tidemark {
@@ -52,13 +53,9 @@ void ProgramLowering::divide_states() {
 void ProgramLowering::exchange_with_replicas(std::string_view how, std::string_view what, std::int64_t bytes,
                                              std::int64_t ranks) {
   if (ranks == 1) return;
-  const std::int64_t once = bytes - bytes / ranks;
-  StepOp op;
-  op.phase = Phase::communication;
-  op.step = static_cast<std::int16_t>(step_number_);
-  op.kind = OpKind::collective;
-  op.moved = Bytes{how == "all_reduce" ? 2 * once : once};
-  emit_.begin_op(op, std::string(what) + "." + std::string(how));
+  const std::int64_t once = passed_in_ring(bytes, ranks);
+  emit_.begin_op(collective_op(step_number_, Bytes{how == "all_reduce" ? 2 * once : once}),
+                 std::string(what) + "." + std::string(how));
   emit_.compute({});
 }
 
@@ -135,10 +132,7 @@ void ProgramLowering::emit_sub_groups() {
 
 /// The part's gradients side by side as they come, then in fp32; the first copy goes. In fp32 there is one.
 StorageId ProgramLowering::emit_wide_gradients(std::int64_t owned, Bytes flat) {
-  StepOp op;
-  op.phase = Phase::optimizer;
-  op.step = static_cast<std::int16_t>(step_number_);
-  emit_.begin_op(op, "optimizer.gradients");
+  emit_.begin_op(issued_op(step_number_, Phase::optimizer), "optimizer.gradients");
   const Bytes whole{4 * owned};
   const StorageId narrow = flat == whole ? none : emit_.alloc("gradients.flat", flat, Category::temporary, -1);
   const StorageId wide = emit_.alloc("gradients.float", whole, Category::temporary, -1);
@@ -159,10 +153,7 @@ void ProgramLowering::step_in_backward(TensorId t) {
 
 /// Gradients die in parameter order under `zero_grad: none`, else they are zeroed where they are.
 void ProgramLowering::emit_zero_grad() {
-  StepOp op;
-  op.phase = Phase::optimizer;
-  op.step = static_cast<std::int16_t>(step_number_);
-  emit_.begin_op(op, "zero_grad");
+  emit_.begin_op(issued_op(step_number_, Phase::optimizer), "zero_grad");
   emit_.compute({});
   if (!training_.optimizer.zero_grad_to_none || training_.dtypes.main_gradients) return;
   const auto release = [&](TensorId t) {

@@ -2,6 +2,7 @@
 #include <set>
 #include <string>
 
+#include "issued_ops.hpp"
 #include "program_lowering.hpp"
 
 namespace tidemark {
@@ -40,12 +41,8 @@ void ProgramLowering::add_partial_gradients() {
   if (touched.empty()) return;
   Bytes bytes;
   for (const StorageId id : touched) bytes += step_.storages[id].bytes;
-  StepOp op;
-  op.phase = Phase::communication;
-  op.step = static_cast<std::int16_t>(step_number_);
-  op.kind = OpKind::collective;
-  op.moved = Bytes{2 * (bytes.count - bytes.count / ranks)};
-  emit_.begin_op(op, "norm_gradients.all_reduce");
+  emit_.begin_op(collective_op(step_number_, Bytes{2 * passed_in_ring(bytes.count, ranks)}),
+                 "norm_gradients.all_reduce");
   StorageId flat = none;
   if (touched.size() > 1) touched.push_back(flat = emit_.alloc("norm_gradients.flat", bytes, Category::temporary, -1));
   emit_.compute(touched);

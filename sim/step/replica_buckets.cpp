@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "issued_ops.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -69,12 +71,7 @@ void ReplicaBuckets::emit_initial() {
 }
 
 StepOp ReplicaBuckets::new_op(Phase phase, Stream stream) const {
-  StepOp op;
-  op.phase = phase;
-  op.stream = stream;
-  op.step = static_cast<std::int16_t>(step_);
-  op.micro_batch = micro_batch_;
-  return op;
+  return issued_op(step_, phase, stream, micro_batch_);
 }
 
 void ReplicaBuckets::begin_micro_batch(int step, int micro_batch) {
@@ -126,7 +123,7 @@ void ReplicaBuckets::reduce_full_ones() {
     const Bucket& bucket = buckets_[next_];
     StepOp op = new_op(Phase::communication, Stream::comm);
     op.kind = OpKind::collective;
-    op.moved = Bytes{2 * (bucket.bytes.count - bucket.bytes.count / training_.shards.data)};
+    op.moved = Bytes{2 * passed_in_ring(bucket.bytes.count, training_.shards.data)};
     emit_.begin_op(op, "ddp.bucket." + std::to_string(next_) + ".all_reduce");
     emit_.compute({bucket.storage});
     reduced_ = emit_.record(Stream::comm);

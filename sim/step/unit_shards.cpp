@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "issued_ops.hpp"
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark {
@@ -101,12 +102,8 @@ Bytes UnitShards::whole_bytes(std::size_t u) const {
 }
 
 StepOp UnitShards::new_op(std::size_t u, Phase phase, Stream stream) const {
-  StepOp op;
+  StepOp op = issued_op(step_, phase, stream, micro_batch_);
   op.layer = unit(u).layer;
-  op.phase = phase;
-  op.stream = stream;
-  op.step = static_cast<std::int16_t>(step_);
-  op.micro_batch = micro_batch_;
   return op;
 }
 

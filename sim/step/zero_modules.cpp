@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "issued_ops.hpp"
 #include "tidemark/base/errors.hpp"
 
 namespace tidemark {
@@ -85,13 +86,9 @@ void ZeroModules::emit_buffers() {
 }
 
 StepOp ZeroModules::new_op(std::size_t p, Phase phase) const {
-  StepOp op;
+  StepOp op = issued_op(step_, phase, stream(), std::max(micro_batch_, 0));
   op.layer = tensor(p).layer;
-  op.phase = phase;
-  op.stream = stream();
   op.dtype = tensor(p).dtype;
-  op.step = static_cast<std::int16_t>(step_);
-  op.micro_batch = std::max(micro_batch_, 0);
   return op;
 }
 

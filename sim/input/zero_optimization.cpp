@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "tidemark/input/quantities.hpp"
 #include "tidemark/input/yaml_map.hpp"
 
@@ -10,8 +14,22 @@ namespace {
 
 constexpr std::int64_t max_elements = 1'000'000'000'000;
 
-std::int64_t elements(const Field& field) { return whole_number(field, 0, max_elements); }
-std::int64_t bucket(const Field& field) { return positive_integer(field, max_elements); }
+/// "5e8", as DeepSpeed's files write counts, in digits; any other text as it is.
+std::string in_digits(const std::string& text) {
+  const std::size_t e = text.find('e');
+  const auto zeros = e == std::string::npos ? std::nullopt : parse_whole(std::string_view(text).substr(e + 1));
+  if (!zeros || *zeros > 12 || !parse_whole(std::string_view(text).substr(0, e))) return text;
+  return text.substr(0, e) + std::string(static_cast<std::size_t>(*zeros), '0');
+}
+
+std::int64_t count_from(const Field& field, std::int64_t least) {
+  const auto value = parse_whole(in_digits(field.value->text));
+  if (!field.value->quoted && value && *value >= least && *value <= max_elements) return *value;
+  return whole_number(field, least, max_elements);  // says what is wrong
+}
+
+std::int64_t elements(const Field& field) { return count_from(field, 0); }
+std::int64_t bucket(const Field& field) { return count_from(field, 1); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/life.hpp"
+#include "tidemark/base/errors.hpp"
 #include "tidemark/engine/referee.hpp"
 #include "tidemark/input/scenario.hpp"
 #include "tidemark/program/transformer.hpp"
@@ -217,6 +218,21 @@ TEST_CASE("zero: a part is updated in groups") {
   for (const std::string& life : lives) sum += std::stoll(life);
   CHECK(lives.size() == 3);
   CHECK(sum == 4 * 8504);
+}
+
+TEST_CASE("zero: counts as DeepSpeed's files write them") {
+  const auto size = [](const std::string& written) {
+    std::string text = llama;
+    text.replace(text.find("10000}"), 5, written);
+    return parse_scenario(text, "s.yaml").training.shards.zero.reduce_bucket_size;
+  };
+  CHECK(size("5e8") == 500'000'000);
+  CHECK(size("12e0") == 12);
+  CHECK(size("1e12") == 1'000'000'000'000);
+  for (const std::string written :
+       {"5e", "e8", "0e3", "2e12", "1e13", "5e-3", "1.5e8", "\"5e8\"", "5e99999999999999999999"})
+    CHECK_THROWS_WITH_AS(size(written), doctest::Contains("'reduce_bucket_size' must be a positive integer"),
+                         InputError);
 }
 
 TEST_CASE("zero: what is refused") {
